@@ -1,0 +1,157 @@
+"""Errors as they travel: a gRPC code, a reason, a sentence, and when to try again.
+
+On the wire an error is a `google.rpc.Status` in the trailer `grpc-status-details-bin`, with an
+`ErrorInfo` (domain `kvtier`) and, where waiting helps, a `RetryInfo`. This is the scheme of
+AIP-193; the trailer is written by hand so that nothing but `googleapis-common-protos` is needed.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+DOMAIN = "kvtier"
+DETAILS_TRAILER = "grpc-status-details-bin"
+_MAX_MESSAGE = 1024
+
+
+class Reason(StrEnum):
+    """Why a call was refused; stable, for programs."""
+
+    BAD_REQUEST = "BAD_REQUEST"
+    PAGE_TOKEN_INVALID = "PAGE_TOKEN_INVALID"  # noqa: S105 - not a secret
+    NAMESPACE_UNKNOWN = "NAMESPACE_UNKNOWN"
+    TIER_UNKNOWN = "TIER_UNKNOWN"
+    LEASE_UNKNOWN = "LEASE_UNKNOWN"
+    BLOCK_UNKNOWN = "BLOCK_UNKNOWN"
+    NAMESPACE_DIFFERS = "NAMESPACE_DIFFERS"
+    BLOCK_TOO_LARGE = "BLOCK_TOO_LARGE"
+    BLOCKS_LEASED = "BLOCKS_LEASED"
+    TIER_FULL = "TIER_FULL"
+    LEASE_LIMIT = "LEASE_LIMIT"
+    NAMESPACE_LIMIT = "NAMESPACE_LIMIT"
+    FOLLOWER_LIMIT = "FOLLOWER_LIMIT"
+    RESET_LIMIT = "RESET_LIMIT"
+    TRANSFER_LIMIT = "TRANSFER_LIMIT"
+    LEASE_ENDED = "LEASE_ENDED"
+    LEASE_REUSED = "LEASE_REUSED"
+    DRAINING = "DRAINING"
+    INTERNAL = "INTERNAL"
+
+
+class KvtierError(Exception):
+    """A call that was refused or failed, with everything that is known of why.
+
+    Attributes:
+        code: The gRPC status code.
+        reason: The `Reason`, or an empty string when the other side gave none.
+        message: What was wrong with which value, and what to do.
+        retry_after: Seconds after which trying again may help, or None.
+        metadata: Further facts by name, such as the fields that differ.
+    """
+
+    def __init__(
+        self,
+        code: grpc.StatusCode,
+        reason: str,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+        self.metadata = dict(metadata or {})
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.reason or self.code.name})"
+
+
+def invalid(message: str, reason: Reason = Reason.BAD_REQUEST) -> KvtierError:
+    """Return an INVALID_ARGUMENT error."""
+    return KvtierError(grpc.StatusCode.INVALID_ARGUMENT, reason, message)
+
+
+def not_found(message: str, reason: Reason) -> KvtierError:
+    """Return a NOT_FOUND error."""
+    return KvtierError(grpc.StatusCode.NOT_FOUND, reason, message)
+
+
+def failed_precondition(
+    message: str, reason: Reason, metadata: Mapping[str, str] | None = None
+) -> KvtierError:
+    """Return a FAILED_PRECONDITION error."""
+    return KvtierError(grpc.StatusCode.FAILED_PRECONDITION, reason, message, metadata=metadata)
+
+
+def exhausted(
+    message: str,
+    reason: Reason,
+    *,
+    retry_after: float,
+    metadata: Mapping[str, str] | None = None,
+) -> KvtierError:
+    """Return a RESOURCE_EXHAUSTED error that says when to try again."""
+    return KvtierError(
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        reason,
+        message,
+        retry_after=retry_after,
+        metadata=metadata,
+    )
+
+
+def aborted(message: str, reason: Reason = Reason.LEASE_ENDED) -> KvtierError:
+    """Return an ABORTED error."""
+    return KvtierError(grpc.StatusCode.ABORTED, reason, message)
+
+
+def unavailable(message: str, reason: Reason, retry_after: float | None = None) -> KvtierError:
+    """Return an UNAVAILABLE error."""
+    return KvtierError(grpc.StatusCode.UNAVAILABLE, reason, message, retry_after=retry_after)
+
+
+def quote(value: object, limit: int = 64) -> str:
+    """Return a short printable form of a value that a peer sent."""
+    text = value.hex() if isinstance(value, bytes) else repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def encode_details(error: KvtierError) -> bytes:
+    """Return the serialized `google.rpc.Status` of an error, for the trailer."""
+    status = status_pb2.Status(code=error.code.value[0], message=error.message[:_MAX_MESSAGE])
+    status.details.add().Pack(
+        error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
+    )
+    if error.retry_after is not None:
+        delay = Duration()
+        delay.FromMilliseconds(int(error.retry_after * 1000))
+        status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+    return status.SerializeToString()
+
+
+def decode_details(
+    code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, str | bytes]]
+) -> KvtierError:
+    """Return the error that a call ended with, from its code, message and trailing metadata."""
+    reason, retry_after, metadata = "", None, {}
+    for key, value in trailers:
+        if key != DETAILS_TRAILER or not isinstance(value, bytes):
+            continue
+        try:
+            status = status_pb2.Status.FromString(value)
+        except DecodeError:
+            continue
+        info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+        for detail in status.details:
+            if detail.Unpack(info) and info.domain == DOMAIN:
+                reason, metadata = info.reason, dict(info.metadata)
+            elif detail.Unpack(retry):
+                retry_after = retry.retry_delay.ToMilliseconds() / 1000
+    return KvtierError(code, reason, message, retry_after=retry_after, metadata=metadata)

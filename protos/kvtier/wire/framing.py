@@ -1,0 +1,41 @@
+"""Protobuf fields written by hand, for messages that are joined from encoded parts.
+
+The wire format is the public one of protobuf: a tag is `field << 3 | type`, and a
+length-delimited field is tag, length, bytes.
+"""
+
+_VARINT = 0
+_FIXED64 = 1
+_BYTES = 2
+
+
+def varint(value: int) -> bytes:
+    """Return an unsigned number as a protobuf varint."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def varint_field(field: int, value: int) -> bytes:
+    """Return a varint field; nothing for 0, as proto3 has it."""
+    return varint(field << 3 | _VARINT) + varint(value) if value else b""
+
+
+def fixed64_field(field: int, value: int) -> bytes:
+    """Return a fixed64 field; nothing for 0, as proto3 has it."""
+    return varint(field << 3 | _FIXED64) + value.to_bytes(8, "little") if value else b""
+
+
+def bytes_field(field: int, value: bytes) -> bytes:
+    """Return a length-delimited field: bytes, a string, or an encoded message."""
+    return varint(field << 3 | _BYTES) + varint(len(value)) + value
+
+
+def bytes_field_header(field: int, length: int) -> bytes:
+    """Return the tag and length that go before `length` bytes of a length-delimited field."""
+    return varint(field << 3 | _BYTES) + varint(length)
