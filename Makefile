@@ -1,0 +1,90 @@
+# Needs make and Python 3.11 or newer, nothing else: every target makes the environment it needs.
+#   make demo TRACE=file    replay a recorded trace in place of the generated workload
+#   make test ARGS='-k x'   further arguments for pytest
+#   make test JOBS=4        number of test processes
+#   PYTHON=python3.12       the Python to make the environment with
+#   VENV=folder             where the environment is
+
+PYTHON ?=
+VENV ?= .venv
+JOBS ?= auto
+TRACE ?=
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet
+HOST_PATH := $(PATH)
+export PATH := $(abspath $(BIN)):$(HOST_PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check lint format types protos protos-check breaking chart bench clean all
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+venv: $(VENV)/.dev ## Make the environment with everything for development
+
+demo: $(VENV)/.run ## Start two nodes and a proxy, replay a workload, check the result
+	kvtier demo $(if $(TRACE),--trace '$(TRACE)')
+
+test: $(VENV)/.test ## Run every test
+	pytest -n $(JOBS) --maxprocesses=8 --dist=worksteal $(ARGS)
+
+check: lint types protos-check breaking ## Run every static check
+
+lint: $(VENV)/.dev ## Check style, import rules and the proto files
+	ruff check
+	ruff format --check
+	lint-imports
+	buf lint
+	buf format --diff --exit-code
+
+format: $(VENV)/.dev ## Format the code and the proto files
+	ruff check --fix-only
+	ruff format
+	buf format --write
+
+types: $(VENV)/.dev ## Check types
+	mypy
+
+protos: $(VENV)/.test ## Generate the Python code of the proto files
+	python tools/gen_protos.py
+
+protos-check: $(VENV)/.test ## Check that the committed generated code is what the proto files give
+	python tools/gen_protos.py --check
+
+breaking: $(VENV)/.test ## Check that the API still serves the clients of the released one
+	buf breaking --against protos/baseline.binpb
+
+chart: $(VENV)/.test ## Lint and render the Helm chart
+	pytest tests/chart $(ARGS)
+
+bench: $(VENV)/.run ## Measure what the bookkeeping costs
+	python -m benchmarks
+
+clean: ## Remove the environment and everything that was made
+	rm -rf '$(VENV)' dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find protos server client tests benchmarks tools -name __pycache__ -prune -exec rm -rf {} +
+
+all: check test ## Everything that continuous integration runs
+
+# Stamps: an environment is installed into again only when pyproject.toml changed.
+$(VENV)/.made: tools/make_venv.sh
+	@echo 'Making the environment $(VENV) ...'
+	@PATH='$(HOST_PATH)' tools/make_venv.sh '$(VENV)' '$(PYTHON)'
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.made pyproject.toml
+	@echo 'Installing kvtier with its server ...'
+	@$(PIP) --editable '.[server]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	@echo 'Installing what the tests need ...'
+	@$(PIP) --editable '.[server]' --group test
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	@echo 'Installing what the checks need ...'
+	@$(PIP) --editable '.[server]' --group test --group dev
+	@touch $@
