@@ -1,11 +1,13 @@
-"""Generate the Python code of protos/kvtier/v1 into a folder.
+"""Generate the Python code of protos/kvtier/v1, or check that the committed code is up to date.
 
-Usage: python tools/gen_protos.py [OUT], where OUT defaults to the protos folder itself.
+Usage: python tools/gen_protos.py [--check]
 """
 
+import argparse
 import shutil
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 
 from grpc_tools import protoc
@@ -45,5 +47,27 @@ def generate(out: Path) -> None:
             stub.unlink()
 
 
+def outdated(committed: Path) -> list[str]:
+    """Return the names of generated files below `committed` that are not what the protos give."""
+    with tempfile.TemporaryDirectory() as folder:
+        generate(Path(folder))
+        fresh, found = _generated(Path(folder)), _generated(committed)
+    return sorted(name for name in fresh | found if fresh.get(name) != found.get(name))
+
+
+def _generated(out: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in (out / "kvtier" / "v1").glob("*_pb2*.py*")}
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when outdated")
+    if not parser.parse_args().check:
+        generate(PROTOS)
+    elif names := outdated(PROTOS):
+        sys.exit(f"error: outdated: {', '.join(names)}; run `make protos` and commit the result")
+
+
 if __name__ == "__main__":
-    generate(Path(sys.argv[1]) if len(sys.argv) > 1 else PROTOS)
+    main()
