@@ -1,0 +1,124 @@
+"""The chart's values: refused when mistyped, equal to the server's configuration otherwise."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from kvtier.server import config as server_config
+from kvtier.server.config import load_config
+
+NOT_IN_CHART = {"NodeConfig": {"node_id", "listen", "insecure"}, "TierConfig": {"shm_dir"}}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"insecur": True},
+        {"insecure": "true"},
+        {"port": "7600"},
+        {"port": 0},
+        {"port": 7600.5},
+        {"maxUnavailable": 0},
+        {"image": {"tagg": "1"}},
+        {"image": {"repository": ""}},
+        {"image": {"digest": "sha256:beef"}},
+        {"resources": {"limit": {"memory": "1Gi"}}},
+        {"resources": {"limits": {"memory": "1.5Gi"}}},
+        {"serviceAccount": {"automount": True}},
+        {"extraEnv": {"A": "b"}},
+        {"config": {"tier": []}},
+        {"config": {"tiers": []}},
+        {"config": {"tiers": [{"name": "cpu0", "medium": "cpu"}]}},
+        {"config": {"tiers": [{"name": "cpu0", "medium": "ram", "capacity": 1}]}},
+        {"config": {"tiers": [{"name": "cpu0", "medium": "cpu", "capacity": -1}]}},
+        {"config": {"tiers": [{"name": "cpu0", "medium": "cpu", "capacity": "10 GiBs"}]}},
+        {"config": {"tiers": [{"name": "cpu0", "medium": "cpu", "capacity": "1.5GiB"}]}},
+        {"config": {"tiers": [{"name": "cpu0", "medium": "cpu", "capacity": 1, "evict": 1}]}},
+        {"config": {"drain_timeout": "10s"}},
+        {"config": {"limits": {"folowers": 1}}},
+        {"config": {"events": {"linger": -1}}},
+    ],
+    ids=str,
+)
+def test_mistaken_values_are_refused(chart: Any, values: dict[str, Any]) -> None:
+    """A typo, a wrong type or a number out of range fails before anything is rendered."""
+    with pytest.raises(Exception, match=r"(?i)values don't meet|not allowed|invalid|got|must be"):
+        chart.validate_schema({"insecure": True} | values)
+
+
+def test_scenario_configures_the_server(
+    render: Any, scenario: dict[str, Any], tmp_path: Path
+) -> None:
+    """The server reads the rendered file, and it says what the values said."""
+    path = tmp_path / "config.yaml"
+    path.write_text(render(scenario)["ConfigMap"]["data"]["config.yaml"])
+
+    loaded = load_config(path, {"KVTIER_NODE_ID": "machine-1"}, {})
+
+    assert loaded.node_id == "machine-1"
+    assert loaded.listen == "0.0.0.0:7600"
+    assert loaded.insecure is True
+    wanted = scenario.get("config", {}).get("tiers", [{"name": "cpu0"}])
+    assert [t.name for t in loaded.tiers] == [t["name"] for t in wanted]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"),
+    [
+        (68719476736, 68719476736),
+        (5000000, 5000000),
+        ("10 GB", 10**10),
+        ("10GiB", 10 << 30),
+        ("512mib", 512 << 20),
+        (0, 0),
+    ],
+)
+def test_sizes_mean_the_same_in_chart_and_server(
+    render: Any, tmp_path: Path, capacity: object, expected: int
+) -> None:
+    """A size in the values reaches the server as the same number of bytes."""
+    tier = {"name": "cpu0", "medium": "cpu", "capacity": capacity}
+    manifests = render({"insecure": True, "config": {"tiers": [tier]}})
+    path = tmp_path / "config.yaml"
+    path.write_text(manifests["ConfigMap"]["data"]["config.yaml"])
+
+    loaded = load_config(path, {}, {})
+
+    assert loaded.tiers[0].capacity == expected
+    volumes = manifests["DaemonSet"]["spec"]["template"]["spec"]["volumes"]
+    shm = next(v for v in volumes if v["name"] == "shm")
+    assert int(shm["emptyDir"]["sizeLimit"]) == expected + (64 << 20)
+
+
+@pytest.mark.parametrize(
+    ("model", "definition"),
+    [
+        ("NodeConfig", None),
+        ("TierConfig", "tier"),
+        ("LimitsConfig", "limits"),
+        ("EventsConfig", "events"),
+    ],
+)
+def test_schema_knows_every_field_of_the_server(
+    chart: Any, model: str, definition: str | None
+) -> None:
+    """The schema lists exactly the server's fields but those that the chart sets itself."""
+    schema = chart.schema if isinstance(chart.schema, dict) else yaml.safe_load(chart.schema)
+    part = schema["definitions"][definition] if definition else schema["properties"]["config"]
+    fields: type[BaseModel] = getattr(server_config, model)
+
+    expected = set(fields.model_fields) - NOT_IN_CHART.get(model, set())
+
+    assert set(part["properties"]) == expected
+
+
+def test_every_value_is_used_by_a_template(chart: Any) -> None:
+    """No value is left in values.yaml that changes nothing."""
+    templates = "".join(t["data"] for t in chart.templates)
+
+    unused = [name for name in chart.values if f".Values.{name}" not in templates]
+
+    assert unused == []

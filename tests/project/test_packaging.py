@@ -1,0 +1,78 @@
+"""Wheel and sdist hold the three source roots and nothing else."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE_ROOTS = ("protos", "server", "client")
+
+pytestmark = pytest.mark.slow
+
+
+def _run(*arguments: str, folder: Path = ROOT) -> None:
+    subprocess.run([sys.executable, "-m", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel made from that sdist."""
+    out = tmp_path_factory.mktemp("dist")
+    _run("hatchling", "build", "--target", "sdist", "--directory", str(out))
+    sdist = next(out.glob("*.tar.gz"))
+    options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
+    _run("pip", "wheel", *options, "--wheel-dir", str(out), str(sdist), folder=out)
+    return out
+
+
+def _sources() -> set[str]:
+    """Return every tracked file of the three roots, as it is named below its root."""
+    listed = subprocess.run(
+        ["git", "ls-files", *(f"{root}/kvtier" for root in SOURCE_ROOTS)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("not a git clone: which files belong to the project is not known")
+    return {line.partition("/")[2] for line in listed.stdout.splitlines()}
+
+
+def test_wheel_holds_every_source_file_under_one_namespace(built: Path) -> None:
+    """Each tracked file of the roots lies below kvtier/, and no kvtier/__init__.py does."""
+    names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
+
+    packaged = {n for n in names if n.startswith("kvtier/")}
+
+    assert _sources() <= packaged
+    assert "kvtier/__init__.py" not in packaged
+    assert {n.split("/")[0] for n in names if not n.startswith("kvtier/")} == {
+        next(n for n in names if n.endswith("/METADATA")).split("/")[0]
+    }
+
+
+def test_wheel_has_licence_command_and_extras(built: Path) -> None:
+    """The wheel brings its licence, the kvtier command, and the extras that the README names."""
+    wheel = zipfile.ZipFile(next(built.glob("*.whl")))
+    info = next(n for n in wheel.namelist() if n.endswith("/METADATA")).removesuffix("METADATA")
+
+    metadata = wheel.read(f"{info}METADATA").decode()
+
+    assert "Apache License" in wheel.read(f"{info}licenses/LICENSE").decode()
+    assert "kvtier = kvtier.cli.main:main" in wheel.read(f"{info}entry_points.txt").decode()
+    extras = {line.split()[-1] for line in metadata.splitlines() if line.startswith("Provides-Ex")}
+    assert extras == {"server", "cuda12", "cuda13"}
+
+
+def test_sdist_keeps_the_roots_apart(built: Path) -> None:
+    """The sdist has the tree as it is in the repository, with tests and documentation."""
+    names = tarfile.open(next(built.glob("*.tar.gz"))).getnames()
+
+    tops = {n.split("/")[1] for n in names if "/" in n}
+
+    assert {*SOURCE_ROOTS, "tests", "docs", "deploy", "README.md", "LICENSE"} <= tops
