@@ -38,7 +38,7 @@ def test_shared_memory_holds_the_host_tier(render: Any, container: Any, capacity
 
 def test_several_host_tiers_add_up(render: Any) -> None:
     """Decimal and binary units, and bare numbers, are summed in bytes."""
-    tiers = [
+    tiers: list[dict[str, Any]] = [
         {"name": "cpu0", "medium": "cpu", "capacity": "1TB"},
         {"name": "cpu1", "medium": "cpu", "capacity": 5_000_000},
     ]

@@ -45,7 +45,8 @@ def _sources() -> set[str]:
 
 def test_wheel_holds_every_source_file_under_one_namespace(built: Path) -> None:
     """Each tracked file of the roots lies below kvtier/, and no kvtier/__init__.py does."""
-    names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        names = wheel.namelist()
 
     packaged = {n for n in names if n.startswith("kvtier/")}
 
@@ -58,20 +59,25 @@ def test_wheel_holds_every_source_file_under_one_namespace(built: Path) -> None:
 
 def test_wheel_has_licence_command_and_extras(built: Path) -> None:
     """The wheel brings its licence, the kvtier command, and the extras that the README names."""
-    wheel = zipfile.ZipFile(next(built.glob("*.whl")))
-    info = next(n for n in wheel.namelist() if n.endswith("/METADATA")).removesuffix("METADATA")
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        texts = {
+            name.partition(".dist-info/")[2]: wheel.read(name).decode()
+            for name in wheel.namelist()
+            if ".dist-info/" in name
+        }
 
-    metadata = wheel.read(f"{info}METADATA").decode()
+    metadata = texts["METADATA"]
 
-    assert "Apache License" in wheel.read(f"{info}licenses/LICENSE").decode()
-    assert "kvtier = kvtier.cli.main:main" in wheel.read(f"{info}entry_points.txt").decode()
+    assert "Apache License" in texts["licenses/LICENSE"]
+    assert "kvtier = kvtier.cli.main:main" in texts["entry_points.txt"]
     extras = {line.split()[-1] for line in metadata.splitlines() if line.startswith("Provides-Ex")}
     assert extras == {"server", "cuda12", "cuda13"}
 
 
 def test_sdist_keeps_the_roots_apart(built: Path) -> None:
     """The sdist has the tree as it is in the repository, with tests and documentation."""
-    names = tarfile.open(next(built.glob("*.tar.gz"))).getnames()
+    with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
+        names = sdist.getnames()
 
     tops = {n.split("/")[1] for n in names if "/" in n}
 
