@@ -5,7 +5,8 @@ On the wire an error is a `google.rpc.Status` in the trailer `grpc-status-detail
 AIP-193; the trailer is written by hand so that nothing but `googleapis-common-protos` is needed.
 """
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 import grpc
@@ -15,7 +16,11 @@ from google.rpc import error_details_pb2, status_pb2
 
 DOMAIN = "kvtier"
 DETAILS_TRAILER = "grpc-status-details-bin"
+# A peer drops a call whose trailers exceed 8 KiB; these keep every error well below that.
 _MAX_MESSAGE = 1024
+_MAX_VALUE = 256
+_MAX_METADATA = 3072
+_MAX_RETRY_AFTER = 3600.0
 
 
 class Reason(StrEnum):
@@ -48,7 +53,7 @@ class KvtierError(Exception):
     Attributes:
         code: The gRPC status code.
         reason: The `Reason`, or an empty string when the other side gave none.
-        message: What was wrong with which value, and what to do.
+        message: What was wrong with which value, and what to do; at most 1,024 characters.
         retry_after: Seconds after which trying again may help, or None.
         metadata: Further facts by name, such as the fields that differ.
     """
@@ -65,7 +70,7 @@ class KvtierError(Exception):
         super().__init__(message)
         self.code = code
         self.reason = reason
-        self.message = message
+        self.message = message[:_MAX_MESSAGE]
         self.retry_after = retry_after
         self.metadata = dict(metadata or {})
 
@@ -119,39 +124,65 @@ def unavailable(message: str, reason: Reason, retry_after: float | None = None) 
 
 def quote(value: object, limit: int = 64) -> str:
     """Return a short printable form of a value that a peer sent."""
-    text = value.hex() if isinstance(value, bytes) else repr(value)
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+    if isinstance(value, bytes):
+        text, whole = value[: limit // 2 + 1].hex(), f"{len(value)} bytes"
+    elif isinstance(value, str):
+        text, whole = repr(value[: limit + 1]), f"{len(value)} characters"
+    else:
+        text = repr(value)
+        whole = f"{len(text)} characters"
+    return text if len(text) <= limit else f"{text[:limit]}… ({whole})"
 
 
 def encode_details(error: KvtierError) -> bytes:
-    """Return the serialized `google.rpc.Status` of an error, for the trailer."""
-    status = status_pb2.Status(code=error.code.value[0], message=error.message[:_MAX_MESSAGE])
+    """Return the serialized `google.rpc.Status` of an error, for the trailer.
+
+    Metadata that would make the trailer too large for a peer to accept is cut or left out.
+    """
+    status = status_pb2.Status(code=error.code.value[0], message=error.message)
+    metadata = dict(_fitting(error.metadata))
     status.details.add().Pack(
-        error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
+        error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)
     )
     if error.retry_after is not None:
         delay = Duration()
         delay.FromMilliseconds(int(error.retry_after * 1000))
         status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
-    return status.SerializeToString()
+    serialized: bytes = status.SerializeToString()
+    return serialized
 
 
 def decode_details(
     code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, str | bytes]]
 ) -> KvtierError:
-    """Return the error that a call ended with, from its code, message and trailing metadata."""
-    reason, retry_after, metadata = "", None, {}
+    """Return the error that a call ended with, from its code, message and trailing metadata.
+
+    Details that are malformed, or of another domain, are passed over: the code and the message
+    always come through.
+    """
+    error = KvtierError(code, "", message)
     for key, value in trailers:
-        if key != DETAILS_TRAILER or not isinstance(value, bytes):
-            continue
-        try:
-            status = status_pb2.Status.FromString(value)
-        except DecodeError:
-            continue
-        info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
-        for detail in status.details:
-            if detail.Unpack(info) and info.domain == DOMAIN:
-                reason, metadata = info.reason, dict(info.metadata)
-            elif detail.Unpack(retry):
-                retry_after = retry.retry_delay.ToMilliseconds() / 1000
-    return KvtierError(code, reason, message, retry_after=retry_after, metadata=metadata)
+        if key == DETAILS_TRAILER and isinstance(value, bytes):
+            with contextlib.suppress(DecodeError):
+                _read_details(error, value)
+    return error
+
+
+def _read_details(error: KvtierError, serialized: bytes) -> None:
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    for detail in status_pb2.Status.FromString(serialized).details:
+        if detail.Unpack(info) and info.domain == DOMAIN:
+            error.reason, error.metadata = info.reason, dict(info.metadata)
+        elif detail.Unpack(retry):
+            seconds = retry.retry_delay.ToMilliseconds() / 1000
+            error.retry_after = min(max(seconds, 0.0), _MAX_RETRY_AFTER)
+
+
+def _fitting(metadata: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    room = _MAX_METADATA
+    for key, value in metadata.items():
+        short = value if len(value) <= _MAX_VALUE else f"{value[:_MAX_VALUE]}…"
+        room -= len(key.encode()) + len(short.encode())
+        if room < 0:
+            return
+        yield key, short
