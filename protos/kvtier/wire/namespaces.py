@@ -21,7 +21,7 @@ _REQUIRED = ("name", "model", "dtype", "layout", "hash_algorithm")
 def describe(namespace: Namespace) -> dict[str, object]:
     """Return the fields of a namespace by name, as the fingerprint sees them.
 
-    Bytes are written as lower-case hexadecimal, numbers as decimal integers.
+    Bytes are written as lower-case hexadecimal, numbers as decimal integers, flags as booleans.
     """
     fields: dict[str, object] = {}
     for field in Namespace.DESCRIPTOR.fields:
@@ -61,7 +61,7 @@ def problem(namespace: Namespace, max_block_bytes: int) -> str | None:
         if len(text.encode()) > MAX_TEXT:
             return f"{field} has {len(text.encode())} bytes; at most {MAX_TEXT} are allowed"
         if not text.isprintable():
-            return f"{field} holds characters that cannot be printed"
+            return f"{field} is {text!r}; it must be printable"
     return _number_problem(namespace, max_block_bytes)
 
 
