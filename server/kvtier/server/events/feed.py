@@ -1,0 +1,75 @@
+"""Reading the log for followers, who share what they read with those who asked for the same."""
+
+from typing import Final, NamedTuple
+
+from kvtier.server.events.filter import EventFilter
+from kvtier.server.events.log import EventLog
+from kvtier.server.events.messages import Messages
+
+_READ_AT_MOST: Final = 4096
+
+
+class Delivery(NamedTuple):
+    """A stretch of the log, read for a follower.
+
+    Attributes:
+        message: The batches that pass, as one message; None when nothing does.
+        through: The sequence read last.
+    """
+
+    message: bytes | None
+    through: int
+
+
+class Feed:
+    """What the followers with one filter and view have in common.
+
+    Followers who keep up are at the same position, so that all but the first find their message
+    made already, and hold the same bytes while they send it.
+
+    Args:
+        log: The log to read.
+        messages: Encodes messages about it.
+        wanted: The filter and view.
+        message_bytes: Size at which a message is full. A larger batch goes alone.
+    """
+
+    def __init__(
+        self, log: EventLog, messages: Messages, wanted: EventFilter, message_bytes: int
+    ) -> None:
+        self.wanted = wanted
+        self._log = log
+        self._messages = messages
+        self._message_bytes = message_bytes
+        self._key: tuple[int, int, int] | None = None
+        self._last = Delivery(None, 0)
+
+    def read(self, told: int, cursor: int, limit: int) -> Delivery:
+        """Return the next stretch of the log.
+
+        Args:
+            told: The position that the follower's last message accounted for.
+            cursor: The position that was read last; between them nothing passed.
+            limit: The position to read to, beyond the cursor and at most the head.
+
+        Raises:
+            Lagged: When the log no longer holds the batch after the cursor.
+        """
+        key = (told, cursor, limit)
+        if key != self._key:
+            self._last = self._read(*key)
+            self._key = key
+        return self._last
+
+    def _read(self, told: int, cursor: int, limit: int) -> Delivery:
+        chosen: list[bytes] = []
+        size = 0
+        for entry in self._log.read(cursor, min(limit, cursor + _READ_AT_MOST)):
+            chunk = self.wanted.select(entry)
+            size += len(chunk)
+            if chosen and size > self._message_bytes:
+                break
+            cursor = entry.sequence
+            if chunk:
+                chosen.append(chunk)
+        return Delivery(self._messages.batches(told, cursor, chosen) if chosen else None, cursor)

@@ -1,0 +1,57 @@
+"""What a follower asked to see."""
+
+from dataclasses import dataclass
+
+from kvtier.server.events.encode import encode_batch
+from kvtier.server.events.log import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Which events a follower sees, and how much of each. An empty set lets everything pass.
+
+    Attributes:
+        tiers: Indexes of tiers.
+        media: `kvtier.v1.Medium` numbers.
+        namespaces: Fingerprints.
+        full: Whether to send token ids.
+    """
+
+    tiers: frozenset[int] = frozenset()
+    media: frozenset[int] = frozenset()
+    namespaces: frozenset[bytes] = frozenset()
+    full: bool = False
+
+    @property
+    def selective(self) -> bool:
+        """Whether there is anything that does not pass."""
+        return bool(self.tiers or self.media or self.namespaces)
+
+    def passes_tier(self, tier: int, medium: int) -> bool:
+        """Return whether anything of a tier passes."""
+        return (not self.tiers or tier in self.tiers) and (not self.media or medium in self.media)
+
+    def passes_namespace(self, fingerprint: bytes) -> bool:
+        """Return whether a namespace passes; none at all stands for all, and passes."""
+        return not self.namespaces or not fingerprint or fingerprint in self.namespaces
+
+    def select(self, entry: Entry) -> bytes:
+        """Return what passes of a batch as one entry of EventBatches; nothing if nothing does."""
+        whole = entry.full if self.full else entry.basic
+        if not self.selective:
+            return whole
+        passing = self._passing_parts(entry, whole)
+        if len(passing) == len(entry.spans):
+            return whole
+        return encode_batch(entry.sequence, passing) if passing else b""
+
+    def _passing_parts(self, entry: Entry, whole: bytes) -> list[bytes]:
+        passing = []
+        end = len(whole)
+        for tier, medium, namespace, basic_size, full_size in reversed(entry.spans):
+            start = end - (full_size if self.full else basic_size)
+            if self.passes_tier(tier, medium) and self.passes_namespace(namespace):
+                passing.append(whole[start:end])
+            end = start
+        passing.reverse()
+        return passing

@@ -1,0 +1,90 @@
+"""The way to one follower, and what it has been told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeAlias
+
+from kvtier.server.events.feed import Delivery
+from kvtier.server.events.filter import EventFilter
+from kvtier.server.events.messages import Messages
+from kvtier.server.events.source import EventSource
+from kvtier.v1.event_service_pb2 import ResetReason
+
+Send: TypeAlias = Callable[[bytes], Awaitable[None]]
+
+
+class Line:
+    """Sends one follower its messages, each accounting for what lies between it and the last.
+
+    Args:
+        source: The node that is followed.
+        messages: Encodes messages about its log.
+        wanted: The follower's filter.
+        send: Sends one message; waits as long as the follower does not read.
+
+    Attributes:
+        told: The position that the follower's last message accounted for.
+        last_sent: When it was sent, in the loop's time.
+        last_progress: When the follower last learned how far the log has come.
+    """
+
+    def __init__(
+        self, source: EventSource, messages: Messages, wanted: EventFilter, send: Send
+    ) -> None:
+        self.told = source.log.head
+        self.last_sent = self.last_progress = asyncio.get_running_loop().time()
+        self._source = source
+        self._messages = messages
+        self._wanted = wanted
+        self._send = send
+        self._introduced = 0
+
+    async def reset(self, reason: ResetReason.ValueType, through: int) -> None:
+        """Tell the follower to forget everything."""
+        await self._write(self._messages.reset(self.told, through, reason))
+        self.told = through
+
+    async def introduce(self) -> None:
+        """Send the states of the tiers and the namespaces that pass."""
+        for tier in self._source.tier_infos():
+            if self._wanted.passes_tier(tier.index, tier.medium):
+                await self._write(self._messages.tier_state(self.told, tier))
+        self._introduced = 0
+        await self._introduce_namespaces()
+
+    async def page(self, stored: Iterable[bytes], through: int) -> None:
+        """Send a page of encoded BlockStored messages that are exact at a position."""
+        await self._introduce_namespaces()
+        await self._write(self._messages.page(self.told, through, stored))
+        self.told = through
+
+    async def synced(self, through: int, blocks: int) -> None:
+        """Tell the follower that its view is exact at a position."""
+        await self._write(self._messages.synced(self.told, through, blocks))
+        self.told = through
+        self.last_progress = self.last_sent
+
+    async def batches(self, delivery: Delivery) -> None:
+        """Send the message that a feed made from `told` on."""
+        assert delivery.message is not None
+        await self._introduce_namespaces()
+        await self._write(delivery.message)
+        self.told = delivery.through
+
+    async def progress(self, through: int) -> None:
+        """Account for everything up to a position, and tell how far the log has come."""
+        await self._write(self._messages.progress(self.told, through, self._source.log.head))
+        self.told = through
+        self.last_progress = self.last_sent
+
+    async def _introduce_namespaces(self) -> None:
+        namespaces = self._source.namespaces()
+        while self._introduced < len(namespaces):
+            fingerprint, description = namespaces[self._introduced]
+            self._introduced += 1
+            if self._wanted.passes_namespace(fingerprint):
+                await self._write(self._messages.namespace(self.told, description))
+
+    async def _write(self, message: bytes) -> None:
+        await self._send(message)
+        self.last_sent = asyncio.get_running_loop().time()

@@ -1,0 +1,66 @@
+"""What following a node needs to know of it."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvtier.server.events.log import EventLog
+from kvtier.server.events.parts import Part
+
+
+@dataclass(frozen=True, slots=True)
+class TierInfo:
+    """A tier as followers see it.
+
+    Attributes:
+        index: Its place on the node.
+        name: Its name.
+        medium: A `kvtier.v1.Medium` number.
+        state: A `kvtier.v1.TierState` number.
+    """
+
+    index: int
+    name: str
+    medium: int
+    state: int
+
+
+class EventSource(Protocol):
+    """A node, as the event service sees it.
+
+    Attributes:
+        node_id: The node's stable id.
+        log: Its event log.
+        draining: Set when the node's last event is in the log and followers are to be sent off.
+        followers: Number of followers now; kept by the event service.
+    """
+
+    node_id: str
+    log: EventLog
+    draining: asyncio.Event
+    followers: int
+
+    def tier_infos(self) -> Sequence[TierInfo]:
+        """Return the tiers, from fastest to slowest."""
+        ...
+
+    def namespaces(self) -> Sequence[tuple[bytes, bytes]]:
+        """Return fingerprint and serialized Namespace of each, in the order of registration.
+
+        The list only ever grows at its end.
+        """
+        ...
+
+    def snapshot(self, tier: int) -> Iterator[list[Part]]:
+        """Walk one tier's live table, a slice of some 2,000 blocks at a time.
+
+        Each slice is exact at the log's head of the moment at which it is taken, takes a few
+        milliseconds at most, and never blocks. A block that is readable during the whole walk is
+        in one slice at least.
+        """
+        ...
+
+    def ready_blocks(self, tier: int, namespaces: frozenset[bytes] | None) -> int:
+        """Return the number of readable blocks of a tier, of some namespaces or of all."""
+        ...
