@@ -63,7 +63,7 @@ def test_gpu_tier_counts_unless_a_device_is_named(
     assert limit == SLACK + GIB + (4 * GIB if counted else 0)
 
 
-@pytest.mark.parametrize("limit", ["9Gi", 9 * GIB, "9216Mi"])
+@pytest.mark.parametrize("limit", ["9Gi", 9 * GIB, "9216Mi", "0.0087890625Ti"])
 def test_too_small_limit_is_refused(chart: Any, limit: object) -> None:
     """A limit under what tiers, slack and overhead need names both numbers."""
     values = _values(

@@ -4,8 +4,8 @@ numbers of a values file as floats, hence int64 everywhere: a float would print 
 {{- if not (kindIs "string" .) -}}
 {{- int64 . -}}
 {{- else -}}
-{{- if not (regexMatch "^[0-9]+ ?[A-Za-z]*$" .) -}}
-{{- fail (printf "%q is not a size: write a whole number and a unit, such as 8GiB or 8Gi" .) -}}
+{{- if not (regexMatch "^[0-9]+([.][0-9]+)?([eE][+]?[0-9]+)? ?[A-Za-z]*$" .) -}}
+{{- fail (printf "%q is not a size: write a number and a unit, such as 8GiB" .) -}}
 {{- end -}}
 {{- $unit := regexFind "[A-Za-z]*$" . | lower | trimSuffix "b" -}}
 {{- $powers := dict "" 1 "k" 1000 "ki" 1024 "m" 1000000 "mi" 1048576 "g" 1000000000
@@ -13,7 +13,7 @@ numbers of a values file as floats, hence int64 everywhere: a float would print 
 {{- if not (hasKey $powers $unit) -}}
 {{- fail (printf "%q is not a size: the unit is unknown; use KiB, MiB, GiB or TiB" .) -}}
 {{- end -}}
-{{- mul (regexFind "^[0-9]+" . | int64) (get $powers $unit) -}}
+{{- mulf (regexFind "^[0-9.]+([eE][+]?[0-9]+)?" . | float64) (get $powers $unit) | int64 -}}
 {{- end -}}
 {{- end -}}
 
