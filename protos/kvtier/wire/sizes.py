@@ -41,11 +41,13 @@ def parse_size(value: str | float) -> int:
     match = _SIZE.fullmatch(text)
     unit = _UNITS.get(match["unit"].lower()) if match else None
     if match is None or unit is None or isinstance(value, bool):
-        problem = "is negative; a size is 0 or more" if text[:1] == "-" else f"is no size; {_HINT}"
+        problem = (
+            "is negative; a size is 0 or more" if text[:1] == "-" else f"is not a size; {_HINT}"
+        )
         raise ValueError(f"{shown} {problem}")
     size = Fraction(match["number"]) * unit
     if size.denominator != 1:
-        raise ValueError(f"{shown} is no whole number of bytes; write one")
+        raise ValueError(f"{shown} is not a whole number of bytes; write one")
     if size > MAX_SIZE:
         raise ValueError(f"{shown} is too large; a size is below 8,388,608 TiB")
     return int(size)

@@ -84,7 +84,7 @@ def test_a_negative_size_is_refused_as_negative(value: str | float) -> None:
 @pytest.mark.parametrize("value", ["0.3KiB", "0.5", 0.5])
 def test_a_fraction_of_a_byte_is_refused(value: str | float) -> None:
     """A size is a whole number of bytes."""
-    with pytest.raises(ValueError, match="no whole number of bytes"):
+    with pytest.raises(ValueError, match="not a whole number of bytes"):
         parse_size(value)
 
 
