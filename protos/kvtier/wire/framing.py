@@ -9,10 +9,15 @@ _FIXED64 = 1
 _BYTES = 2
 
 
+_SMALL = tuple(
+    bytes((n,)) if n < 0x80 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(1 << 14)
+)
+
+
 def varint(value: int) -> bytes:
     """Return an unsigned number as a protobuf varint."""
-    if value < 0x80:
-        return bytes((value,))
+    if value < len(_SMALL):
+        return _SMALL[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
