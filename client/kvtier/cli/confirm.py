@@ -1,0 +1,22 @@
+"""Asking before something is removed."""
+
+import sys
+
+import click
+
+from kvtier.cli.exit import CommandError, ExitCode
+
+
+def confirm(question: str, *, agreed: bool) -> None:
+    """Ask at the terminal unless the caller agreed beforehand with --yes.
+
+    Raises:
+        CommandError: When there is no terminal to ask at.
+        click.Abort: When the answer is no.
+    """
+    if agreed:
+        return
+    if not sys.stdin.isatty():
+        what = "this removes blocks, and there is no terminal to ask at"
+        raise CommandError("kvtier", what, "agree with --yes", code=ExitCode.USAGE)
+    click.confirm(question, abort=True, err=True)

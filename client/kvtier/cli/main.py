@@ -1,0 +1,62 @@
+"""The `kvtier` command: what there is, and where each command lives."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from kvtier.cli.exit import conclude
+from kvtier.cli.lazy import Entry, LazyGroup
+from kvtier.cli.options import Settings, global_options
+
+_LOOK, _CHANGE, _RUN = "Look", "Change", "Run"
+_ENTRIES = {
+    "get": Entry("get", "List nodes, tiers, namespaces or blocks.", _LOOK),
+    "describe": Entry("describe", "Tell everything about one block.", _LOOK),
+    "lookup": Entry("lookup", "Tell how long a prefix of a chain each tier holds.", _LOOK),
+    "watch": Entry("watch", "Follow the events of nodes.", _LOOK),
+    "put": Entry("put", "Store a file as a chain of blocks.", _CHANGE),
+    "load": Entry("load", "Read blocks into a file or stdout.", _CHANGE),
+    "delete": Entry("delete", "Remove blocks.", _CHANGE),
+    "clear": Entry("clear", "Remove every block of a tier.", _CHANGE),
+    "serve": Entry("serve", "Run a node.", _RUN),
+    "replay": Entry("replay", "Replay a trace of requests and count.", _RUN),
+    "demo": Entry("demo", "Show two nodes and a proxy at work.", _RUN),
+    "version": Entry("version", "Tell the version.", _RUN),
+}
+_EPILOG = """\b
+Exit codes: 0 done, 1 failed, 2 used wrongly, 3 not found, 4 out of reach or too late,
+5 not allowed, 6 a difference was found, 130 interrupted.
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    entries=_ENTRIES,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@global_options
+@click.pass_context
+def kvtier(ctx: click.Context, /, **values: object) -> None:
+    """See and manage where the KV-cache blocks of an LLM cluster are.
+
+    The options below may also stand after the command. Data goes to stdout, everything else to
+    stderr.
+    """
+    ctx.obj = Settings.of_group(ctx, values)
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line, `sys.argv` by default, and return its exit code."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with kvtier.make_context("kvtier", args) as ctx:
+            kvtier.invoke(ctx)
+        sys.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 - a defect is raised again
+        return conclude(error)
+    return 0

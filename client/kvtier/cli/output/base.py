@@ -1,0 +1,41 @@
+"""What every renderer does."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+Record = Mapping[str, Any]
+"""One thing, by the field names of its message, in values that JSON knows."""
+
+
+class Column(NamedTuple):
+    """What a table shows of a record.
+
+    Attributes:
+        title: The column's title.
+        value: The cell's text.
+        right: Align to the right, for numbers.
+        width: Least width, for a table that is written before all its rows are known.
+    """
+
+    title: str
+    value: Callable[[Record], str]
+    right: bool = False
+    width: int = 0
+
+
+class Printer(Protocol):
+    """Writes either a list of records, batch by batch, or a single one."""
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Write a batch of a list's records, so that the reader has them at once."""
+
+    def one(self, record: Record, lines: Iterable[str]) -> None:
+        """Write the only thing that a command has to tell.
+
+        Args:
+            record: The thing.
+            lines: How a person reads it; used up only where that is the format.
+        """
+
+    def close(self, *, whole: bool) -> None:
+        """End the output; `whole` is False when the command failed on the way."""
