@@ -64,7 +64,7 @@ bench: $(VENV)/.run ## Measure what the bookkeeping costs
 
 clean: ## Remove the environment and everything that was made
 	rm -rf '$(VENV)' dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find protos server client tests benchmarks tools -name __pycache__ -prune -exec rm -rf {} +
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 all: check test ## Everything that continuous integration runs
 

@@ -99,6 +99,27 @@ def test_sizes_mean_the_same_in_chart_and_server(
     assert int(shm["emptyDir"]["sizeLimit"]) == expected + (64 << 20)
 
 
+def test_large_numbers_arrive_whole_by_file_and_by_set(
+    helm: Any, render: Any, tmp_path: Path
+) -> None:
+    """A byte count of eleven digits is the same number whichever way it is given to Helm."""
+    by_file = helm.values_from_yaml(
+        "{insecure: true, config: {tiers: [{name: cpu0, medium: cpu, capacity: 68719476736}]}}"
+    )
+    by_set = helm.parse_set_string(
+        "insecure=true,config.tiers[0].name=cpu0,config.tiers[0].medium=cpu,"
+        "config.tiers[0].capacity=68719476736"
+    )
+    path = tmp_path / "config.yaml"
+
+    for values in (by_file, by_set):
+        text = render(values)["ConfigMap"]["data"]["config.yaml"]
+        path.write_text(text)
+
+        assert "capacity: 68719476736\n" in text
+        assert load_config(path, {}, {}).tiers[0].capacity == 68719476736
+
+
 @pytest.mark.parametrize(
     ("model", "definition"),
     [
