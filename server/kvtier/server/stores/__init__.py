@@ -1,0 +1,1 @@
+"""Where a tier's bytes are: one flat arena in shared memory or on a GPU."""

@@ -1,0 +1,105 @@
+"""Stores of every kind, and processes that hold one."""
+
+import contextlib
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvtier.server.stores.base import BlockStore
+from kvtier.server.stores.devices import CudaDevice, EmulatedDevice
+from kvtier.server.stores.gpu import GpuStore
+from kvtier.server.stores.host import HostStore
+
+HOLDER = """
+import sys
+from pathlib import Path
+from kvtier.server.stores.host import HostStore
+store = HostStore(Path(sys.argv[1]), "node", sys.argv[2], int(sys.argv[3]))
+print("open", flush=True)
+sys.stdin.read()
+store.close()
+"""
+
+OpenStore = Callable[[int], BlockStore]
+Hold = Callable[..., subprocess.Popen[str]]
+
+
+class DeviceArray(np.ndarray[tuple[int], np.dtype[np.uint8]]):
+    """An array that takes bytes from the host as CuPy's do."""
+
+    def set(self, source: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
+        assert source.shape == self.shape
+        self[:] = source
+
+
+class Device(contextlib.nullcontext[None]):
+    """A GPU with 64 MiB free."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.mem_info = (64 << 20, 80 << 30)
+
+
+@pytest.fixture
+def fake_cupy(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A package with the part of CuPy that stores use, over NumPy, with one GPU."""
+    cupy = types.ModuleType("cupy")
+    cupy.empty = lambda n, dtype: np.empty(n, dtype).view(DeviceArray)  # type: ignore[attr-defined]
+    cupy.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+        Device=Device,
+        is_available=lambda: True,
+        runtime=types.SimpleNamespace(getDeviceCount=lambda: 1),
+        using_allocator=contextlib.nullcontext,
+        get_current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    return cupy
+
+
+@pytest.fixture(params=["host", "emulated", "cuda"])
+def open_any(
+    request: pytest.FixtureRequest, tmp_path: Path, fake_cupy: types.ModuleType
+) -> Iterator[OpenStore]:
+    """Open stores of one kind, closed at the end."""
+    makers: dict[str, OpenStore] = {
+        "host": lambda size: HostStore(tmp_path, "node", f"t{len(stores)}", size),
+        "emulated": lambda size: GpuStore(EmulatedDevice(), size),
+        "cuda": lambda size: GpuStore(CudaDevice(fake_cupy, 0), size),
+    }
+    stores: list[BlockStore] = []
+
+    def make(size: int) -> BlockStore:
+        stores.append(makers[request.param](size))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    """Start processes that hold a host store, ended at the end."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(directory: Path, tier: str = "cpu0", size: int = 4096) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(directory), tier, str(size)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
