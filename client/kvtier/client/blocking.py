@@ -1,0 +1,149 @@
+"""The same calls for callers that block."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+
+import grpc
+
+from kvtier.client.errors import typed
+from kvtier.client.loop_thread import LoopThread
+from kvtier.client.node import NodeClient
+
+P = ParamSpec("P")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _Stream(AsyncIterator[T_co], Protocol[T_co]):
+    def aclose(self) -> Coroutine[Any, Any, None]: ...
+
+
+class _Client:
+    """A `NodeClient` on the background loop."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        owner: str | None = None,
+        timeout: float = 5.0,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._node = NodeClient(endpoint, owner=owner, timeout=timeout, random_bytes=random_bytes)
+        self._loop: LoopThread | None = LoopThread.hold()
+
+    @property
+    def endpoint(self) -> str:
+        """The node's address."""
+        return self._node.endpoint
+
+    @property
+    def owner(self) -> str:
+        """Who holds the leases that this client takes."""
+        return self._node.owner
+
+    def close(self) -> None:
+        """Close the connections and give the background loop back. Twice is harmless."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.run(self._node.close())
+            loop.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, call: Callable[[NodeClient], Coroutine[Any, Any, T]]) -> T:
+        if self._loop is None:
+            raise typed(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "",
+                f"the client of {self.endpoint} is closed; make a new one",
+            )
+        return self._loop.run(call(self._node))
+
+    def _iterate(self, call: Callable[[NodeClient], _Stream[T]]) -> Iterator[T]:
+        async def start(node: NodeClient) -> _Stream[T]:
+            return call(node)
+
+        async def step(_: NodeClient) -> tuple[T] | None:
+            async for item in stream:
+                return (item,)
+            return None
+
+        async def stop(_: NodeClient) -> None:
+            await stream.aclose()
+
+        stream = self._run(start)
+        try:
+            while (found := self._run(step)) is not None:
+                yield found[0]
+        finally:
+            if self._loop is not None:
+                self._run(stop)
+
+
+def _blocking(
+    method: Callable[Concatenate[NodeClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    @wraps(method)
+    def call(client: _Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return client._run(lambda node: method(node, *args, **kwargs))  # noqa: SLF001 - its methods
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[NodeClient, P], _Stream[T]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    @wraps(method)
+    def call(client: _Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return client._iterate(lambda node: method(node, *args, **kwargs))  # noqa: SLF001 - its methods
+
+    return call
+
+
+class BlockingNodeClient(_Client):
+    """A client of one node for callers that block: every method of `NodeClient`, by its name.
+
+    The calls run on one event loop on a background thread, shared by all blocking clients of the
+    process; threads may share a client. What yields there is an iterator here.
+
+    Args:
+        endpoint: The node's address, `host:port`.
+        owner: Who holds the leases that this client takes.
+        timeout: Seconds that a call may take, and that a transfer may stand still.
+        random_bytes: Where lease ids come from.
+    """
+
+    get_node = _blocking(NodeClient.get_node)
+    list_tiers = _blocking(NodeClient.list_tiers)
+    register_namespace = _blocking(NodeClient.register_namespace)
+    list_namespaces = _blocking(NodeClient.list_namespaces)
+    lookup = _blocking(NodeClient.lookup)
+    touch = _blocking(NodeClient.touch)
+    delete = _blocking(NodeClient.delete)
+    clear = _blocking(NodeClient.clear)
+    list_blocks = _iterating(NodeClient.list_blocks)
+    describe_block = _blocking(NodeClient.describe_block)
+    prepare_store = _blocking(NodeClient.prepare_store)
+    complete_store = _blocking(NodeClient.complete_store)
+    prepare_load = _blocking(NodeClient.prepare_load)
+    complete_load = _blocking(NodeClient.complete_load)
+    renew_leases = _blocking(NodeClient.renew_leases)
+    release_leases = _blocking(NodeClient.release_leases)
+    store = _blocking(NodeClient.store)
+    write_blocks = _blocking(NodeClient.write_blocks)
+    load = _blocking(NodeClient.load)
+    read_blocks = _blocking(NodeClient.read_blocks)
+    watch_events = _iterating(NodeClient.watch_events)

@@ -1,0 +1,155 @@
+"""Calls that look up, touch, remove and list blocks."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+from kvtier.client.arguments import build
+from kvtier.client.calls import Calls
+from kvtier.v1.block_pb2 import BlockSet
+from kvtier.v1.tier_pb2 import Block
+from kvtier.v1.tier_service_pb2 import (
+    ClearTierRequest,
+    ClearTierResponse,
+    DeleteBlocksRequest,
+    DeleteBlocksResponse,
+    DescribeBlockRequest,
+    DescribeBlockResponse,
+    ListBlocksRequest,
+    LookupBlocksRequest,
+    LookupBlocksResponse,
+    TouchBlocksRequest,
+    TouchBlocksResponse,
+)
+
+
+class BlockCalls(Calls):
+    """Looking up, touching, removing and listing blocks.
+
+    Every call raises a `KvtierError` of the tree in `kvtier.client.errors`; what a node answers in
+    which case is told by the comments of `tier_service.proto`.
+    """
+
+    async def lookup(
+        self, namespace: bytes, chains: Sequence[BlockSet], *, include_blocks: bool = False
+    ) -> LookupBlocksResponse:
+        """Tell how long a prefix of each chain the tiers hold. It takes no lease.
+
+        Args:
+            namespace: The fingerprint, 32 bytes.
+            chains: The chains, each parent first.
+            include_blocks: Answer for every block too, also past the first miss.
+        """
+        request = build(
+            LookupBlocksRequest, namespace=namespace, chains=chains, include_blocks=include_blocks
+        )
+        return await self._connection.call(
+            self._connection.tiers.LookupBlocks, request, request.namespace
+        )
+
+    async def touch(
+        self,
+        namespace: bytes,
+        blocks: Sequence[BlockSet],
+        *,
+        request_id: str = "",
+        tiers: Sequence[str] = (),
+    ) -> TouchBlocksResponse:
+        """Stamp blocks as used by a request, in these tiers or in all."""
+        request = build(
+            TouchBlocksRequest,
+            namespace=namespace,
+            blocks=blocks,
+            request_id=request_id,
+            tiers=tiers,
+        )
+        return await self._connection.call(
+            self._connection.tiers.TouchBlocks, request, request.namespace
+        )
+
+    async def delete(
+        self,
+        namespace: bytes,
+        blocks: Sequence[BlockSet],
+        *,
+        tiers: Sequence[str] = (),
+        force: bool = False,
+    ) -> DeleteBlocksResponse:
+        """Remove blocks from these tiers or from all; absent ones are passed over.
+
+        Args:
+            namespace: The fingerprint, 32 bytes.
+            blocks: The blocks, numbered by their place over all sets.
+            tiers: Names of tiers; none means all.
+            force: Remove leased blocks too.
+        """
+        request = build(
+            DeleteBlocksRequest, namespace=namespace, blocks=blocks, tiers=tiers, force=force
+        )
+        return await self._connection.call(
+            self._connection.tiers.DeleteBlocks, request, request.namespace
+        )
+
+    async def clear(
+        self, tier: str, namespace: bytes = b"", *, force: bool = False
+    ) -> ClearTierResponse:
+        """Remove every block of a tier, or of one namespace there.
+
+        Args:
+            tier: The tier's name.
+            namespace: The fingerprint of the only namespace to clear; empty means all.
+            force: Clear leased blocks too.
+        """
+        request = build(ClearTierRequest, tier=tier, namespace=namespace, force=force)
+        return await self._connection.call(
+            self._connection.tiers.ClearTier, request, request.namespace
+        )
+
+    async def list_blocks(
+        self,
+        *,
+        tiers: Sequence[str] = (),
+        namespace: bytes = b"",
+        group: int | None = None,
+        scope: bytes | None = None,
+        page_size: int = 0,
+    ) -> AsyncGenerator[Block, None]:
+        """Yield the readable blocks that pass every filter, page by page.
+
+        Args:
+            tiers: Names of tiers; none means all.
+            namespace: The fingerprint of the only namespace; empty means all.
+            group: The only KV-cache group; None means all.
+            scope: The only scope; None means all.
+            page_size: Blocks a page; 0 leaves it to the node.
+        """
+        request = build(
+            ListBlocksRequest,
+            tiers=tiers,
+            namespace=namespace,
+            group=group,
+            scope=scope,
+            page_size=page_size,
+        )
+        while True:
+            page = await self._connection.call(
+                self._connection.tiers.ListBlocks, request, request.namespace
+            )
+            for block in page.blocks:
+                yield block
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def describe_block(
+        self, namespace: bytes, group: int, scope: bytes, block_hash: bytes
+    ) -> DescribeBlockResponse:
+        """Tell everything about one block: its copies and their leases."""
+        request = build(
+            DescribeBlockRequest,
+            namespace=namespace,
+            group=group,
+            scope=scope,
+            block_hash=block_hash,
+        )
+        return await self._connection.call(
+            self._connection.tiers.DescribeBlock, request, request.namespace
+        )

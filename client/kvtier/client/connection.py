@@ -1,0 +1,178 @@
+"""One node as a client reaches it: channels, deadlines, errors and remembered namespaces."""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+import grpc.aio
+
+from kvtier.client.arguments import bad_argument, build
+from kvtier.client.channel import check_endpoint, open_channel
+from kvtier.client.errors import KvtierError, NotFoundError, Reason, from_rpc, typed
+from kvtier.v1.event_service_pb2_grpc import EventServiceStub
+from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.v1.tier_service_pb2 import ListNamespacesRequest, RegisterNamespaceRequest
+from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
+from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
+from kvtier.wire.errors import quote
+from kvtier.wire.namespaces import fingerprint
+
+if TYPE_CHECKING:
+    from kvtier.v1.event_service_pb2_grpc import EventServiceAsyncStub
+    from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
+    from kvtier.v1.transfer_service_pb2_grpc import TransferServiceAsyncStub
+
+T = TypeVar("T")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class Connection:
+    """What the calls of one client share.
+
+    Nothing is opened before the first call, so that a client can be made anywhere; from then on it
+    belongs to the event loop of that call. Bulk has a channel of its own, opened when first used.
+
+    Attributes:
+        endpoint: The node's address.
+        owner: Who holds the leases that this client takes.
+        timeout: Seconds that a call may take, and that a transfer may stand still.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        owner: str | None,
+        timeout: float,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+            raise bad_argument(f"timeout must be more than 0 seconds; got {quote(timeout)}")
+        self.endpoint = check_endpoint(endpoint)
+        self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{random_bytes(4).hex()}"
+        self.timeout = timeout
+        self.random_bytes = random_bytes
+        self._registered: dict[bytes, Namespace] = {}
+        self._listed: dict[bytes, Namespace] = {}
+        self._channels: list[grpc.aio.Channel] = []
+        self._stubs: tuple[TierServiceAsyncStub, EventServiceAsyncStub] | None = None
+        self._bulk: TransferServiceAsyncStub | None = None
+        self._closed = False
+
+    @property
+    def tiers(self) -> "TierServiceAsyncStub":
+        """The stub of TierService."""
+        return self._control()[0]
+
+    @property
+    def events(self) -> "EventServiceAsyncStub":
+        """The stub of EventService."""
+        return self._control()[1]
+
+    @property
+    def transfers(self) -> "TransferServiceAsyncStub":
+        """The stub of TransferService, on the bulk channel."""
+        if self._bulk is None:
+            self._bulk = TransferServiceStub(self._open(bulk=True))
+        return self._bulk
+
+    async def call(
+        self,
+        method: grpc.aio.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        namespace: bytes = b"",
+    ) -> Response:
+        """Return a node's answer.
+
+        Args:
+            method: The method of a stub.
+            request: What to ask.
+            namespace: The fingerprint that the request names, if it names one.
+
+        Raises:
+            KvtierError: One of the tree in `kvtier.client.errors`.
+        """
+
+        async def attempt() -> Response:
+            try:
+                return await method(request, timeout=self.timeout)
+            except grpc.aio.AioRpcError as error:
+                raise self.failure(error) from None
+
+        return await self.remembering(namespace, attempt)
+
+    async def remembering(self, namespace: bytes, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Make an attempt, and one more when the node forgot a namespace registered here.
+
+        A node that started anew knows no namespaces, so the description is registered again.
+        """
+        try:
+            return await attempt()
+        except NotFoundError as error:
+            description = self._registered.get(namespace)
+            if description is None or error.reason != Reason.NAMESPACE_UNKNOWN:
+                raise
+        await self.register(description)
+        return await attempt()
+
+    async def register(self, description: Namespace) -> bytes:
+        """Register a namespace, remember it, and return its fingerprint."""
+        answer = await self.call(
+            self.tiers.RegisterNamespace, build(RegisterNamespaceRequest, namespace=description)
+        )
+        kept = Namespace()
+        kept.CopyFrom(description)
+        self._registered[answer.fingerprint] = kept
+        return answer.fingerprint
+
+    async def describe(self, namespace: bytes) -> Namespace:
+        """Return a namespace's description, asking the node once.
+
+        Raises:
+            NotFoundError: When neither this client nor the node knows it.
+        """
+        known = self._registered.get(namespace) or self._listed.get(namespace)
+        if known is None:
+            answer = await self.call(self.tiers.ListNamespaces, ListNamespacesRequest())
+            self._listed = {fingerprint(one): one for one in answer.namespaces}
+            known = self._listed.get(namespace)
+        if known is None:
+            raise typed(
+                grpc.StatusCode.NOT_FOUND,
+                Reason.NAMESPACE_UNKNOWN,
+                f"namespace {quote(namespace)} is not registered at {self.endpoint}; "
+                "register it first",
+                metadata={"endpoint": self.endpoint},
+            )
+        return known
+
+    def failure(self, error: grpc.aio.AioRpcError) -> KvtierError:
+        """Return the exception that says why a call to this node failed."""
+        return from_rpc(error, self.endpoint, self.timeout)
+
+    async def close(self) -> None:
+        """Close the channels; calls under way are cancelled. Closing twice is harmless."""
+        self._closed = True
+        self._stubs = self._bulk = None
+        while self._channels:
+            await self._channels.pop().close()
+
+    def _control(self) -> "tuple[TierServiceAsyncStub, EventServiceAsyncStub]":
+        if self._stubs is None:
+            channel = self._open(bulk=False)
+            self._stubs = (TierServiceStub(channel), EventServiceStub(channel))
+        return self._stubs
+
+    def _open(self, *, bulk: bool) -> grpc.aio.Channel:
+        if self._closed:
+            raise typed(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "",
+                f"the client of {self.endpoint} is closed; make a new one",
+            )
+        channel = open_channel(self.endpoint, bulk=bulk)
+        self._channels.append(channel)
+        return channel

@@ -1,0 +1,141 @@
+"""One source of a proxy."""
+
+import asyncio
+from contextlib import suppress
+
+from kvtier.client.errors import KvtierError
+from kvtier.client.index import BlockIndex
+from kvtier.client.merge import SourceBuffer
+from kvtier.client.node import NodeClient
+from kvtier.client.stream import source_state
+from kvtier.client.watch import Watch
+from kvtier.v1.event_service_pb2 import SourceState, WatchEventsResponse
+
+# What a parsed message costs besides what it carries, in bytes.
+_MESSAGE_OVERHEAD = 512
+
+
+class Feed:
+    """Reads a node's watch into a bounded buffer, and into the mirror of what the node holds.
+
+    When the buffer is full the feed waits for its reader, and after a while gives up: then the
+    buffer stays empty, the mirror goes on, and a reader who comes back gets the node's state, a
+    reset and a snapshot.
+
+    Args:
+        client: The node's client.
+        watch: The node's watch.
+        buffer: Where messages wait for the proxy's reader.
+        mirror: What to keep up to date; None for none.
+        patience: Seconds to wait for the reader of a full buffer.
+        arrived: Set when a message was put into the buffer.
+        owners: Which feed speaks for which node id, shared by the feeds of a proxy.
+
+    Attributes:
+        state: The state of the source.
+        node_id: The node's id, once it is known.
+    """
+
+    def __init__(
+        self,
+        client: NodeClient,
+        watch: Watch,
+        buffer: SourceBuffer[WatchEventsResponse],
+        *,
+        mirror: BlockIndex | None,
+        patience: float,
+        arrived: asyncio.Event,
+        owners: "dict[str, Feed]",
+    ) -> None:
+        self.client = client
+        self.buffer = buffer
+        self.state = SourceState.SOURCE_STATE_CONNECTING
+        self.node_id = ""
+        self.reason = "connecting"
+        self._watch = watch
+        self._mirror = mirror
+        self._patience = patience
+        self._arrived = arrived
+        self._owners = owners
+        self._room = asyncio.Event()
+        self._place = (0, 0)
+        self._needs_reset = False
+        self._refused = False
+
+    async def run(self) -> None:
+        """Read until the watch ends; what it raises is told as the state DOWN."""
+        try:
+            async for message in self._watch:
+                await self._take(message)
+        except KvtierError as error:
+            self._put_state(SourceState.SOURCE_STATE_DOWN, str(error))
+
+    async def close(self) -> None:
+        """End the watch."""
+        await self._watch.close()
+
+    def attend(self) -> None:
+        """Note that somebody reads: there is room, and an abandoned buffer starts over."""
+        self._room.set()
+        if self.buffer.abandoned:
+            self.buffer.abandoned = False
+            self._needs_reset = True
+            self._put_state(self.state, self.reason)
+            self._watch.rewind()
+
+    async def _take(self, message: WatchEventsResponse) -> None:
+        if not self._speaks_for(message.node_id):
+            return
+        kind = message.WhichOneof("kind")
+        if kind == "state" and not message.state.tier:
+            self.state, self.reason = message.state.source, message.state.reason
+        elif kind != "state":
+            self._place = (message.epoch, message.through)
+        if self._mirror is not None:
+            self._mirror.apply(message)
+        if kind == "reset":
+            self._needs_reset = False
+        if not self._needs_reset or kind in {"state", "namespace"}:
+            await self._put(message)
+
+    async def _put(self, message: WatchEventsResponse) -> None:
+        if self.buffer.full:
+            self._room.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._room.wait(), self._patience)
+            if self.buffer.full:
+                self.buffer.abandon()
+        if not self.buffer.abandoned:
+            self.buffer.put(message, message.ByteSize() + _MESSAGE_OVERHEAD)
+            self._arrived.set()
+
+    def _put_state(self, state: SourceState.ValueType, reason: str) -> None:
+        self.state, self.reason = state, reason
+        message = source_state(self.node_id, self._place, state, reason)
+        if self._mirror is not None:
+            self._mirror.apply(message)
+        if not self.buffer.abandoned:
+            self.buffer.put(message, _MESSAGE_OVERHEAD)
+            self._arrived.set()
+
+    def _speaks_for(self, node_id: str) -> bool:
+        """Tell whether this feed is the one for a node, and take a node that has none."""
+        if not node_id:
+            return True
+        owner = self._owners.setdefault(node_id, self)
+        if owner is not self:
+            if not self._refused:
+                self._refused = True
+                self._put_state(
+                    SourceState.SOURCE_STATE_DOWN,
+                    f"{self.client.endpoint} says that it is node {node_id}, and so does "
+                    f"{owner.client.endpoint}; give each node an id of its own",
+                )
+            return False
+        self._refused = False
+        if self.node_id not in {"", node_id}:
+            self._owners.pop(self.node_id, None)
+            if self._mirror is not None:
+                self._mirror.forget(self.node_id)
+        self.node_id = node_id
+        return True

@@ -1,0 +1,128 @@
+"""Calls that reserve, pin, renew and release by lease."""
+
+from collections.abc import Sequence
+
+from kvtier.client.arguments import build, duration
+from kvtier.client.calls import Calls
+from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
+from kvtier.v1.tier_service_pb2 import (
+    CompleteLoadRequest,
+    CompleteLoadResponse,
+    CompleteStoreRequest,
+    CompleteStoreResponse,
+    PrepareLoadRequest,
+    PrepareLoadResponse,
+    PrepareStoreResponse,
+    ReleaseLeasesRequest,
+    ReleaseLeasesResponse,
+    RenewLeasesRequest,
+    RenewLeasesResponse,
+)
+
+
+class LeaseCalls(Calls):
+    """Storing and loading under leases.
+
+    The caller's lease id makes repeats harmless: a repeated prepare gives the same answer, a
+    repeated completion or release the first outcome. Times to live are in seconds; None leaves
+    them to the node.
+    """
+
+    async def prepare_store(
+        self,
+        tier: str,
+        namespace: bytes,
+        runs: Sequence[BlockRun],
+        *,
+        lease_id: bytes | None = None,
+        ttl: float | None = None,
+        request_id: str = "",
+    ) -> PrepareStoreResponse:
+        """Reserve slots for the absent blocks of an offer.
+
+        Args:
+            tier: The tier's name.
+            namespace: The fingerprint, 32 bytes.
+            runs: What is offered; blocks are numbered by their place over all runs.
+            lease_id: 16 random bytes, to be able to repeat the call; None makes new ones.
+            ttl: Seconds that the lease lives unless it is renewed.
+            request_id: The request whose blocks these are, for recency.
+        """
+        request = self._offer(
+            tier, namespace, runs, lease_id=lease_id, ttl=ttl, request_id=request_id
+        )
+        return await self._connection.call(
+            self._connection.tiers.PrepareStore, request, request.namespace
+        )
+
+    async def complete_store(
+        self, lease: Lease, *, failed_blocks: Sequence[int] = (), failed: bool = False
+    ) -> CompleteStoreResponse:
+        """Make the written blocks of a store lease readable and end it.
+
+        Args:
+            lease: The lease, from the answer of `prepare_store`.
+            failed_blocks: Places in the offer of blocks that could not be written.
+            failed: Nothing was written: give every block back.
+        """
+        request = build(
+            CompleteStoreRequest, lease=lease, failed_blocks=failed_blocks, failed=failed
+        )
+        return await self._connection.call(self._connection.tiers.CompleteStore, request)
+
+    async def prepare_load(
+        self,
+        tier: str,
+        namespace: bytes,
+        blocks: Sequence[BlockSet],
+        *,
+        lease_id: bytes | None = None,
+        ttl: float | None = None,
+        request_id: str = "",
+    ) -> PrepareLoadResponse:
+        """Pin readable blocks; those that are not readable are told and not pinned.
+
+        Args:
+            tier: The tier's name.
+            namespace: The fingerprint, 32 bytes.
+            blocks: The blocks, numbered by their place over all sets.
+            lease_id: 16 random bytes, to be able to repeat the call; None makes new ones.
+            ttl: Seconds that the lease lives unless it is renewed.
+            request_id: The request that loads, for recency.
+        """
+        request = build(
+            PrepareLoadRequest,
+            tier=tier,
+            namespace=namespace,
+            blocks=blocks,
+            lease_id=self._lease_id(lease_id),
+            owner=self._connection.owner,
+            ttl=duration("ttl", ttl),
+            request_id=request_id,
+        )
+        return await self._connection.call(
+            self._connection.tiers.PrepareLoad, request, request.namespace
+        )
+
+    async def complete_load(self, lease: Lease) -> CompleteLoadResponse:
+        """Unpin the blocks of a load lease and end it.
+
+        Raises:
+            AbortedError: When the lease had ended before: what was read may have changed.
+        """
+        request = build(CompleteLoadRequest, lease=lease)
+        return await self._connection.call(self._connection.tiers.CompleteLoad, request)
+
+    async def renew_leases(
+        self, leases: Sequence[Lease], ttl: float | None = None
+    ) -> RenewLeasesResponse:
+        """Give open leases a new time to live, from now."""
+        request = build(RenewLeasesRequest, leases=leases, ttl=duration("ttl", ttl))
+        return await self._connection.call(self._connection.tiers.RenewLeases, request)
+
+    async def release_leases(
+        self, leases: Sequence[Lease] = (), owner: str = ""
+    ) -> ReleaseLeasesResponse:
+        """End leases, and all leases of an owner when one is named."""
+        request = build(ReleaseLeasesRequest, leases=leases, owner=owner)
+        return await self._connection.call(self._connection.tiers.ReleaseLeases, request)

@@ -1,0 +1,55 @@
+"""An event loop on a thread of its own, for callers that block."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, ClassVar, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """The one event loop in the background, shared by everybody who holds it.
+
+    gRPC's asyncio side is at its best with one loop in a process. The thread starts with the first
+    holder and ends with the last.
+    """
+
+    _shared: ClassVar["LoopThread | None"] = None
+    _holders: ClassVar[int] = 0
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="kvtier-client", daemon=True
+        )
+        self._thread.start()
+
+    @classmethod
+    def hold(cls) -> "LoopThread":
+        """Return the shared loop; each holder calls `release` once."""
+        with cls._lock:
+            if cls._shared is None:
+                cls._shared = cls()
+            cls._holders += 1
+            return cls._shared
+
+    def release(self) -> None:
+        """Give the loop back; the last one stops it."""
+        with self._lock:
+            LoopThread._holders -= 1
+            if LoopThread._holders:
+                return
+            LoopThread._shared = None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for it; an interrupt cancels it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()

@@ -1,0 +1,131 @@
+"""The client of one node."""
+
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from kvtier.client.arguments import build
+from kvtier.client.blocks import BlockCalls
+from kvtier.client.connection import Connection
+from kvtier.client.leases import LeaseCalls
+from kvtier.client.stream import EventStream
+from kvtier.client.transfer import TransferCalls
+from kvtier.v1.block_pb2 import Medium
+from kvtier.v1.event_service_pb2 import EventView, NodePosition, WatchEventsRequest
+from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.v1.tier_pb2 import Node, Tier
+from kvtier.v1.tier_service_pb2 import (
+    GetNodeRequest,
+    ListNamespacesRequest,
+    ListTiersRequest,
+)
+
+
+class NodeClient(BlockCalls, LeaseCalls, TransferCalls):
+    """A client of one node, for asyncio.
+
+    Use it as an asynchronous context manager, or call `close()`. Every unary call has a deadline.
+    Calls that may be repeated without harm are, when the node is out of reach for a moment. A node
+    that started anew and forgot a namespace which this client registered gets it registered again.
+
+    Args:
+        endpoint: The node's address, `host:port`.
+        owner: Who holds the leases that this client takes, 1 to 256 bytes of printable text; by
+            default the host, the process and a random number.
+        timeout: Seconds that a call may take, and that a transfer may stand still.
+        random_bytes: Where lease ids come from.
+
+    Raises:
+        InvalidArgumentError: When the endpoint or the timeout cannot be one.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        owner: str | None = None,
+        timeout: float = 5.0,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        super().__init__(
+            Connection(endpoint, owner=owner, timeout=timeout, random_bytes=random_bytes)
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def endpoint(self) -> str:
+        """The node's address."""
+        return self._connection.endpoint
+
+    @property
+    def owner(self) -> str:
+        """Who holds the leases that this client takes."""
+        return self._connection.owner
+
+    async def close(self) -> None:
+        """Close the connections; calls under way are cancelled. Closing twice is harmless."""
+        await self._connection.close()
+
+    async def get_node(self) -> Node:
+        """Describe the node: identity, limits and the position of its log."""
+        answer = await self._connection.call(self._connection.tiers.GetNode, GetNodeRequest())
+        return answer.node
+
+    async def list_tiers(self) -> list[Tier]:
+        """Describe the tiers, fastest first."""
+        answer = await self._connection.call(self._connection.tiers.ListTiers, ListTiersRequest())
+        return list(answer.tiers)
+
+    async def register_namespace(self, namespace: Namespace) -> bytes:
+        """Make a namespace known to the node, and return its fingerprint, 32 bytes.
+
+        Raises:
+            FailedPreconditionError: When the name is taken by another description.
+        """
+        return await self._connection.register(namespace)
+
+    async def list_namespaces(self) -> list[Namespace]:
+        """Describe the registered namespaces, by name."""
+        answer = await self._connection.call(
+            self._connection.tiers.ListNamespaces, ListNamespacesRequest()
+        )
+        return list(answer.namespaces)
+
+    def watch_events(
+        self,
+        *,
+        positions: Sequence[NodePosition] = (),
+        tiers: Sequence[str] = (),
+        media: Sequence[Medium.ValueType] = (),
+        namespaces: Sequence[bytes] = (),
+        view: EventView.ValueType = EventView.EVENT_VIEW_BASIC,
+    ) -> EventStream:
+        """Follow the node until the stream breaks; `Watch` is the one that goes on by itself.
+
+        Args:
+            positions: Where to resume; a node not named starts with a reset and a snapshot.
+            tiers: Names of tiers to see; none means all.
+            media: Media to see; none means all.
+            namespaces: Fingerprints to see; none means all.
+            view: How much of each block to send.
+        """
+        request = build(
+            WatchEventsRequest,
+            positions=positions,
+            tiers=tiers,
+            media=media,
+            namespaces=namespaces,
+            view=view,
+        )
+        return EventStream(self._connection.events.WatchEvents(request), self._connection.failure)

@@ -1,0 +1,205 @@
+"""One node in front, others behind it: a merged event stream and merged lookups."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from kvtier.client.arguments import bad_argument
+from kvtier.client.errors import KvtierError, typed
+from kvtier.client.feed import Feed
+from kvtier.client.index import BlockIndex
+from kvtier.client.lookup import MirrorAnswer, ProxyLookup, merge_lookup
+from kvtier.client.merge import SourceBuffer, merged
+from kvtier.client.node import NodeClient
+from kvtier.client.watch import Watch
+from kvtier.v1.block_pb2 import BlockSet
+from kvtier.v1.event_service_pb2 import SourceState, WatchEventsResponse
+from kvtier.v1.tier_service_pb2 import TouchBlocksResponse
+from kvtier.wire.errors import quote
+from kvtier.wire.hashes import split_hashes
+
+
+class TieringProxy:
+    """A primary node and the secondaries behind it, in order, as one.
+
+    It follows every node. The events that it hands on are the nodes' own, untouched: it merges, and
+    never makes one up. A node that is out of reach shows as a `State` message of that node, and
+    holds up nothing. What the secondaries hold is mirrored, so that a lookup asks the primary only.
+
+    Use it as an asynchronous context manager. The clients stay open when it ends. Messages that
+    nobody takes are kept up to a limit for each node; past it the node's are dropped, and whoever
+    takes again gets a reset and a snapshot of that node.
+
+    Args:
+        primary: The node that this proxy is local to.
+        secondaries: The nodes behind it, in order.
+        watch: Makes the watch of a node.
+        quota: Most messages of one secondary in a round of `watch()`.
+        buffer_bytes: Size at which a node's messages are too many.
+        patience: Seconds that a full buffer waits for its reader before it is given up.
+    """
+
+    def __init__(
+        self,
+        primary: NodeClient,
+        secondaries: Sequence[NodeClient],
+        *,
+        watch: Callable[[NodeClient], Watch] = Watch,
+        quota: int = 64,
+        buffer_bytes: int = 16 << 20,
+        patience: float = 1.0,
+    ) -> None:
+        if quota < 1:
+            raise bad_argument(f"quota must be at least 1; got {quote(quota)}")
+        self._mirror = BlockIndex()
+        self._quota = quota
+        self._arrived = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+        owners: dict[str, Feed] = {}
+        self._feeds = [
+            Feed(
+                client,
+                watch(client),
+                SourceBuffer(buffer_bytes),
+                mirror=self._mirror if place else None,
+                patience=patience,
+                arrived=self._arrived,
+                owners=owners,
+            )
+            for place, client in enumerate((primary, *secondaries))
+        ]
+        self._buffers = [feed.buffer for feed in self._feeds]
+
+    @property
+    def mirror(self) -> BlockIndex:
+        """What the secondaries hold, as far as their events tell."""
+        return self._mirror
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(feed.run()) for feed in self._feeds]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop following, and end `watch()`. Closing twice is harmless."""
+        self._closed = True
+        self._arrived.set()
+        for feed in self._feeds:
+            await feed.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def take_events(self) -> list[WatchEventsResponse]:
+        """Take what has come: all of the primary's messages, then each secondary's in order.
+
+        Each source's messages are in their order, as the node sent them. There is one reader: what
+        this takes, `watch()` does not bring.
+        """
+        self._attend()
+        return list(merged(self._buffers))
+
+    async def watch(self) -> AsyncIterator[WatchEventsResponse]:
+        """Yield messages without end, in rounds, until the proxy is closed.
+
+        A round is all that the primary had delivered at its start, then at most `quota` messages of
+        each secondary, in order.
+        """
+        while not self._closed:
+            self._arrived.clear()
+            for message in merged(self._buffers, self._quota):
+                yield message
+                self._attend()
+            self._attend()
+            if not any(self._buffers):
+                await self._arrived.wait()
+
+    async def lookup(self, namespace: bytes, chains: Sequence[BlockSet]) -> list[ProxyLookup]:
+        """Tell where the blocks of each chain are. It asks the primary, and nobody else.
+
+        The first source that has a block wins: the primary, then the secondaries in order. A block
+        that nobody is known to have is RETRY while a secondary is being connected, sends its
+        snapshot or is suspect, else MISS. A secondary that is down counts as having nothing.
+
+        Args:
+            namespace: The fingerprint, 32 bytes.
+            chains: The chains, each parent first.
+
+        Raises:
+            KvtierError: When the primary did not answer.
+        """
+        answer = await self._feeds[0].client.lookup(namespace, chains, include_blocks=True)
+        return [
+            merge_lookup(
+                told,
+                [
+                    self._ask_mirror(feed, namespace, chain, len(told.results))
+                    for feed in self._feeds[1:]
+                ],
+            )
+            for chain, told in zip(chains, answer.chains, strict=True)
+        ]
+
+    async def touch(
+        self, namespace: bytes, blocks: Sequence[BlockSet], *, request_id: str = ""
+    ) -> list[TouchBlocksResponse | KvtierError]:
+        """Stamp blocks as used, on the primary and on every secondary at once.
+
+        Args:
+            namespace: The fingerprint, 32 bytes.
+            blocks: The blocks, numbered by their place over all sets.
+            request_id: The request that used them.
+
+        Returns:
+            For each source, the primary first, what it answered, or why it did not. One that is
+            known to be down is not asked.
+
+        Raises:
+            KvtierError: When the primary did not answer.
+        """
+        answers = await asyncio.gather(
+            self._feeds[0].client.touch(namespace, blocks, request_id=request_id),
+            *(_touch(feed, namespace, blocks, request_id) for feed in self._feeds[1:]),
+        )
+        return list(answers)
+
+    def _attend(self) -> None:
+        for feed in self._feeds:
+            feed.attend()
+
+    def _ask_mirror(
+        self, feed: Feed, namespace: bytes, chain: BlockSet, blocks: int
+    ) -> MirrorAnswer:
+        if feed.state == SourceState.SOURCE_STATE_DOWN:
+            return MirrorAnswer(in_sync=True)
+        if feed.state != SourceState.SOURCE_STATE_LIVE:
+            return MirrorAnswer(in_sync=False)
+        hashes = split_hashes(chain.block_hashes, len(chain.block_hashes) // blocks)
+        key = (namespace, chain.group, chain.scope, hashes)
+        return MirrorAnswer(
+            in_sync=True,
+            held=self._mirror.held(feed.node_id, *key),
+            prefix_length=self._mirror.prefix(*key).nodes.get(feed.node_id, 0),
+        )
+
+
+async def _touch(
+    feed: Feed, namespace: bytes, blocks: Sequence[BlockSet], request_id: str
+) -> TouchBlocksResponse | KvtierError:
+    if feed.state == SourceState.SOURCE_STATE_DOWN:
+        return typed(grpc.StatusCode.UNAVAILABLE, "", feed.reason)
+    try:
+        return await feed.client.touch(namespace, blocks, request_id=request_id)
+    except KvtierError as error:
+        return error

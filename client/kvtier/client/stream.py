@@ -1,0 +1,148 @@
+"""One WatchEvents call: its messages, its end, and its silence."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+import grpc.aio
+
+from kvtier.client.errors import KvtierError
+from kvtier.v1.event_service_pb2 import (
+    SourceState,
+    State,
+    WatchEventsRequest,
+    WatchEventsResponse,
+)
+
+
+class EventStream:
+    """The messages of one WatchEvents call, as they come.
+
+    Iteration ends with a `KvtierError` that says why the stream broke; whatever came before is
+    delivered first. Close it when it is not read to its end.
+    """
+
+    def __init__(
+        self,
+        call: grpc.aio.UnaryStreamCall[WatchEventsRequest, WatchEventsResponse],
+        failure: Callable[[grpc.aio.AioRpcError], KvtierError],
+    ) -> None:
+        self._call = call
+        # Reading by `call.read()` would lose messages that lie unread when the status comes.
+        self._messages = aiter(call)
+        self._failure = failure
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> WatchEventsResponse:
+        try:
+            return await anext(self._messages)
+        except grpc.aio.AioRpcError as error:
+            raise self._failure(error) from None
+
+    def cancel(self) -> None:
+        """End the call; a reader that waits gets `asyncio.CancelledError`."""
+        self._call.cancel()
+
+    async def aclose(self) -> None:
+        """End the call."""
+        self.cancel()
+
+
+class SilentError(Exception):
+    """Nothing came for too long, while somebody waited for it.
+
+    Attributes:
+        heard: Something had come before.
+    """
+
+    def __init__(self, seconds: float, *, heard: bool) -> None:
+        super().__init__(f"no message for {seconds:g} s")
+        self.heard = heard
+
+
+class Listener:
+    """An event stream that is given up when it falls silent.
+
+    Only time that a reader waits counts: a reader that is busy elsewhere proves nothing.
+
+    Args:
+        stream: The stream.
+        limit: Seconds of silence that are too many.
+        clock: Monotonic seconds.
+        sleep: Waits for seconds.
+    """
+
+    def __init__(
+        self,
+        stream: EventStream,
+        limit: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._clock = clock
+        self._sleep = sleep
+        self._waiting_since: float | None = None
+        self._heard = False
+        self._silent = False
+        self._guard = asyncio.ensure_future(self._watch_silence())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> WatchEventsResponse:
+        self._waiting_since = self._clock()
+        try:
+            message = await anext(self._stream)
+        except asyncio.CancelledError:
+            if not self._silent or _cancelled_from_outside():
+                raise
+            raise SilentError(self._limit, heard=self._heard) from None
+        finally:
+            self._waiting_since = None
+        self._heard = True
+        return message
+
+    def close(self) -> None:
+        """End the call."""
+        self._guard.cancel()
+        self._stream.cancel()
+
+    async def _watch_silence(self) -> None:
+        left = self._limit
+        while left > 0:
+            await self._sleep(left)
+            since = self._waiting_since
+            left = self._limit if since is None else since + self._limit - self._clock()
+        self._silent = True
+        self._stream.cancel()
+
+
+def source_state(
+    node_id: str, place: tuple[int, int], state: SourceState.ValueType, reason: str
+) -> WatchEventsResponse:
+    """Return a message of the client's own that tells the state of a source.
+
+    Args:
+        node_id: The node; empty when it is not known yet.
+        place: The epoch and sequence that the source had come to.
+        state: The state.
+        reason: Why, in a few words.
+    """
+    epoch, through = place
+    return WatchEventsResponse(
+        node_id=node_id,
+        epoch=epoch,
+        after=through,
+        through=through,
+        state=State(source=state, reason=reason),
+    )
+
+
+def _cancelled_from_outside() -> bool:
+    """Tell whether somebody cancelled the task, rather than the call that it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
