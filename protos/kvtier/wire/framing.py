@@ -16,7 +16,7 @@ _SMALL = tuple(
 
 def varint(value: int) -> bytes:
     """Return an unsigned number as a protobuf varint."""
-    if value < len(_SMALL):
+    if 0 <= value < len(_SMALL):
         return _SMALL[value]
     out = bytearray()
     while value > 0x7F:

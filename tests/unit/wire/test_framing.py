@@ -60,7 +60,8 @@ def test_a_message_joined_from_parts_parses_as_the_generated_one(
 
 
 @pytest.mark.parametrize(
-    ("value", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02")]
+    ("value", "encoded"),
+    [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (16383, "ff7f"), (16384, "808001")],
 )
 def test_a_varint_has_seven_bits_a_byte(value: int, encoded: str) -> None:
     """The examples of the protobuf documentation."""
