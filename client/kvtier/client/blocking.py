@@ -17,7 +17,9 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class _Stream(AsyncIterator[T_co], Protocol[T_co]):
+class _Stream(Protocol[T_co]):
+    def __aiter__(self) -> AsyncIterator[T_co]: ...
+
     def aclose(self) -> Coroutine[Any, Any, None]: ...
 
 
