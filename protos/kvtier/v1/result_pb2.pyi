@@ -192,7 +192,9 @@ class _WriteResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     WRITE_RESULT_STORED: _WriteResult.ValueType  # 2
     """Readable: the call made the offer and completed the block."""
     WRITE_RESULT_CORRUPT: _WriteResult.ValueType  # 3
-    """The bytes do not match the checksum; the block was given back."""
+    """The bytes do not match the checksum. Under a lease the block may be written again; an offer
+    gives it back.
+    """
     WRITE_RESULT_INCOMPLETE: _WriteResult.ValueType  # 4
     """The bytes did not all come; the block was given back."""
     WRITE_RESULT_ABORTED: _WriteResult.ValueType  # 5
@@ -208,7 +210,9 @@ WRITE_RESULT_WRITTEN: WriteResult.ValueType  # 1
 WRITE_RESULT_STORED: WriteResult.ValueType  # 2
 """Readable: the call made the offer and completed the block."""
 WRITE_RESULT_CORRUPT: WriteResult.ValueType  # 3
-"""The bytes do not match the checksum; the block was given back."""
+"""The bytes do not match the checksum. Under a lease the block may be written again; an offer
+gives it back.
+"""
 WRITE_RESULT_INCOMPLETE: WriteResult.ValueType  # 4
 """The bytes did not all come; the block was given back."""
 WRITE_RESULT_ABORTED: WriteResult.ValueType  # 5

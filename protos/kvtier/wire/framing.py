@@ -4,20 +4,16 @@ The wire format is the public one of protobuf: a tag is `field << 3 | type`, and
 length-delimited field is tag, length, bytes.
 """
 
+from functools import lru_cache
+
 _VARINT = 0
 _FIXED64 = 1
 _BYTES = 2
 
 
-_SMALL = tuple(
-    bytes((n,)) if n < 0x80 else bytes((n & 0x7F | 0x80, n >> 7)) for n in range(1 << 14)
-)
-
-
+@lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
     """Return an unsigned number as a protobuf varint."""
-    if 0 <= value < len(_SMALL):
-        return _SMALL[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -1,0 +1,278 @@
+"""Leases: who holds which slots, for how long, and what became of it."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from heapq import heappop, heappush
+from itertools import count
+
+from kvtier.server.clock import Clock
+from kvtier.server.tiers.spaces import NamespaceInfo
+from kvtier.server.tiers.table import DOOMED, PENDING, WRITTEN
+from kvtier.server.tiers.tier import Tier
+from kvtier.v1 import block_pb2
+from kvtier.v1.tier_pb2 import LeaseKind
+from kvtier.wire.errors import Reason, aborted, exhausted, failed_precondition, not_found
+
+STORE = LeaseKind.LEASE_KIND_STORE
+LOAD = LeaseKind.LEASE_KIND_LOAD
+_REMEMBER_SECONDS = 300.0
+_REMEMBER_BYTES = 16 << 20
+_ENDED_OVERHEAD = 400
+_FULL_RETRY = 1.0
+
+
+class End(Enum):
+    """How a lease ended."""
+
+    COMPLETED = "was completed"
+    RELEASED = "was released"
+    EXPIRED = "expired"
+    CLEARED = "was ended by a clear"
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """An open lease.
+
+    Attributes:
+        id: The caller's 16 bytes.
+        owner: Who holds it.
+        kind: The `LeaseKind`.
+        tier: The tier of the slots.
+        namespace: The namespace of the blocks.
+        request: Digest of the request that took it.
+        slots: The slots, each once.
+        places: The place in the request of each slot's block.
+        block_bytes: Bytes of the block at each place of the request.
+        aliases: For a further place of a block: its first place.
+        generation: The life of this lease.
+        expires: When it ends by itself, on the monotonic clock.
+        answer: The encoded answer to the request that took it.
+        writing: Places whose block a call is writing now.
+    """
+
+    id: bytes
+    owner: str
+    kind: LeaseKind.ValueType
+    tier: Tier
+    namespace: NamespaceInfo
+    request: bytes
+    slots: Sequence[int]
+    places: Sequence[int]
+    block_bytes: Sequence[int]
+    aliases: dict[int, int]
+    generation: int = 0
+    expires: float = 0.0
+    answer: bytes = b""
+    writing: set[int] = field(default_factory=set)
+
+    def drop(self, slots: Sequence[int]) -> None:
+        """Take slots out of the lease, once they are let go or published."""
+        gone = set(slots)
+        kept = [(s, p) for s, p in zip(self.slots, self.places, strict=True) if s not in gone]
+        self.slots = [slot for slot, _ in kept]
+        self.places = [place for _, place in kept]
+
+    def reference(self) -> block_pb2.Lease:
+        """Return the lease as callers name it."""
+        return block_pb2.Lease(id=self.id, generation=self.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    kind: int
+    generation: int
+    request: bytes
+    how: End
+    answer: bytes
+    outcome: bytes
+    until: float
+
+    def size(self) -> int:
+        return _ENDED_OVERHEAD + len(self.answer) + len(self.outcome)
+
+
+class Leases:
+    """All leases of a node.
+
+    An ended lease is remembered for five minutes, within 16 MiB, so that a repeated call gets the
+    first answer.
+
+    Args:
+        clock: The clock that ends leases.
+        first_generation: Where generations start; random, so that those of an earlier life of the
+            node are not taken for today's.
+        per_owner: Open leases that one owner may have.
+    """
+
+    def __init__(self, clock: Clock, first_generation: int, per_owner: int) -> None:
+        self._clock = clock
+        self._generations = count(first_generation)
+        self._per_owner = per_owner
+        self._open: dict[bytes, Lease] = {}
+        self._owners: dict[str, dict[bytes, Lease]] = {}
+        self._expiries: list[tuple[float, int, Lease]] = []
+        self._ended: OrderedDict[bytes, _Ended] = OrderedDict()
+        self._ended_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Lease]:
+        return iter(list(self._open.values()))
+
+    def first_answer(self, lease_id: bytes, request: bytes) -> bytes | None:
+        """Return the first answer to a repeated request for a lease; None for a new lease id.
+
+        Raises:
+            KvtierError: FAILED_PRECONDITION when the id was used for another request, ABORTED when
+                the lease has expired or was cleared.
+        """
+        lease = self._open.get(lease_id)
+        ended = self._ended.get(lease_id)
+        if lease is None and ended is None:
+            return None
+        known = lease.request if lease is not None else ended.request if ended else b""
+        if known != request:
+            raise failed_precondition(
+                f"lease id {lease_id.hex()} was used for another request: choose 16 new random "
+                "bytes for each",
+                Reason.LEASE_REUSED,
+            )
+        if lease is not None:
+            return lease.answer
+        assert ended is not None
+        if ended.how in {End.EXPIRED, End.CLEARED}:
+            raise _ended_error(lease_id, ended)
+        return ended.answer
+
+    def check_owner(self, owner: str) -> None:
+        """Raise RESOURCE_EXHAUSTED when an owner may have no further lease."""
+        if len(self._owners.get(owner, ())) >= self._per_owner:
+            raise exhausted(
+                f"owner {owner!r} has {self._per_owner} open leases, which is the limit: complete "
+                "or release some",
+                Reason.LEASE_LIMIT,
+                retry_after=_FULL_RETRY,
+            )
+
+    def open(self, lease: Lease, ttl: float) -> None:
+        """Enter a new lease, with a generation and a time to live in seconds."""
+        lease.generation = next(self._generations)
+        self._open[lease.id] = lease
+        self._owners.setdefault(lease.owner, {})[lease.id] = lease
+        self.renew(lease, ttl)
+
+    def renew(self, lease: Lease, ttl: float) -> None:
+        """Give a lease a new time to live, in seconds from now."""
+        lease.expires = self._clock.monotonic() + ttl
+        heappush(self._expiries, (lease.expires, lease.generation, lease))
+
+    def find(self, reference: block_pb2.Lease, kind: int | None = None) -> Lease:
+        """Return an open lease.
+
+        Raises:
+            KvtierError: NOT_FOUND when it is not known or of another kind, ABORTED when it ended or
+                has another generation.
+        """
+        lease = self._open.get(reference.id)
+        if lease is None:
+            ended = self._ended.get(reference.id)
+            if ended is None or (kind is not None and ended.kind != kind):
+                raise _unknown(reference.id)
+            raise _ended_error(reference.id, ended)
+        if kind is not None and lease.kind != kind:
+            raise _unknown(reference.id)
+        if lease.generation != reference.generation:
+            raise aborted(
+                f"lease {reference.id.hex()} has generation {lease.generation}, not "
+                f"{reference.generation}: it was taken anew"
+            )
+        return lease
+
+    def first_outcome(self, reference: block_pb2.Lease, kind: int) -> bytes | None:
+        """Return the outcome of a completed lease, for a repeated completion; else None."""
+        ended = self._ended.get(reference.id)
+        same = (
+            ended is not None
+            and ended.how is End.COMPLETED
+            and (ended.kind, ended.generation) == (kind, reference.generation)
+        )
+        return ended.outcome if ended is not None and same else None
+
+    def get(self, lease_id: bytes) -> Lease | None:
+        """Return an open lease by its id alone."""
+        return self._open.get(lease_id)
+
+    def knows(self, lease_id: bytes) -> bool:
+        """Tell whether a lease has ended and is still remembered."""
+        return lease_id in self._ended
+
+    def of_owner(self, owner: str) -> list[Lease]:
+        """Return the open leases of an owner."""
+        return list(self._owners.get(owner, {}).values())
+
+    def end(self, lease: Lease, how: End, outcome: bytes = b"") -> None:
+        """Take a lease off the books, once its slots are let go."""
+        del self._open[lease.id]
+        mine = self._owners[lease.owner]
+        del mine[lease.id]
+        if not mine:
+            del self._owners[lease.owner]
+        lease.slots = ()
+        until = self._clock.monotonic() + _REMEMBER_SECONDS
+        self._remember(
+            lease.id,
+            _Ended(lease.kind, lease.generation, lease.request, how, lease.answer, outcome, until),
+        )
+
+    def let_go(self, lease: Lease, how: End) -> None:
+        """End a lease that was not completed: what it reserved or pinned is free again."""
+        release_slots(lease, lease.slots)
+        self.end(lease, how)
+
+    def expire(self) -> None:
+        """End the leases whose time has come."""
+        now = self._clock.monotonic()
+        while self._expiries and self._expiries[0][0] <= now:
+            expires, _, lease = heappop(self._expiries)
+            if self._open.get(lease.id) is lease and lease.expires == expires:
+                self.let_go(lease, End.EXPIRED)
+        while self._ended:
+            lease_id, ended = next(iter(self._ended.items()))
+            if ended.until > now:
+                break
+            self._forget(lease_id)
+
+    def _remember(self, lease_id: bytes, ended: _Ended) -> None:
+        self._ended[lease_id] = ended
+        self._ended_bytes += ended.size()
+        while self._ended_bytes > _REMEMBER_BYTES:
+            self._forget(next(iter(self._ended)))
+
+    def _forget(self, lease_id: bytes) -> None:
+        self._ended_bytes -= self._ended.pop(lease_id).size()
+
+
+def release_slots(lease: Lease, slots: Sequence[int]) -> None:
+    """Let go of some slots of a lease that is not completed."""
+    tier = lease.tier
+    if lease.kind == LOAD:
+        tier.occupancy.unpin(slots)
+        return
+    state = tier.table.state
+    tier.occupancy.unpin([slot for slot in slots if state[slot] == DOOMED])
+    tier.abandon([slot for slot in slots if state[slot] in {PENDING, WRITTEN}])
+
+
+def _unknown(lease_id: bytes) -> Exception:
+    return not_found(
+        f"lease {lease_id.hex()} is not known: it never was, or it ended long ago",
+        Reason.LEASE_UNKNOWN,
+    )
+
+
+def _ended_error(lease_id: bytes, ended: _Ended) -> Exception:
+    return aborted(f"lease {lease_id.hex()} {ended.how.value}: start over with a new lease id")

@@ -1,0 +1,186 @@
+"""The life of a tier server: start, serve, drain, stop."""
+
+import asyncio
+import gc
+import random
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import grpc
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+
+from kvtier.server.channel_options import server_options
+from kvtier.server.clock import SystemClock
+from kvtier.server.config import ConfigError, NodeConfig
+from kvtier.server.events.follower import Pace
+from kvtier.server.node import Node
+from kvtier.server.services.event_service import EventService
+from kvtier.server.services.rpc import add_service
+from kvtier.server.services.tier_service import TierService
+from kvtier.server.services.transfer_service import TransferService
+from kvtier.server.stores.base import BlockStore
+from kvtier.server.stores.open import open_store
+from kvtier.server.tiers.policies import policy_names
+from kvtier.v1 import event_service_pb2, tier_service_pb2, transfer_service_pb2
+
+_log = structlog.get_logger(__name__)
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_SERVICES = [
+    descriptor.services_by_name[name]
+    for descriptor, name in (
+        (event_service_pb2.DESCRIPTOR, "EventService"),
+        (tier_service_pb2.DESCRIPTOR, "TierService"),
+        (transfer_service_pb2.DESCRIPTOR, "TransferService"),
+    )
+]
+_EXPIRY_INTERVAL = 0.1
+_DRAIN_POLL = 0.02
+_STOP_GRACE = 0.5
+
+
+class StartError(Exception):
+    """The server cannot start; the message says why and what to do."""
+
+
+class TierServer:
+    """A node behind a gRPC server.
+
+    Args:
+        config: The configuration.
+
+    Attributes:
+        node: The node.
+        address: Where it listens, with the real port; known after `start`.
+    """
+
+    def __init__(self, config: NodeConfig) -> None:
+        _check_policies(config)
+        self._config = config
+        self._resources = ExitStack()
+        self._hurry = asyncio.Event()
+        self.node = Node(config, self._open_stores(), SystemClock(), random.SystemRandom())
+        self._server = grpc.aio.server(options=server_options(config.limits))
+        self._health = health_aio.HealthServicer()
+        self._ticker: asyncio.Task[None] | None = None
+        self.address = config.listen
+
+    async def start(self) -> None:
+        """Bind the address and serve.
+
+        Raises:
+            StartError: When the address cannot be bound.
+        """
+        await self._set_health(NOT_SERVING)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        for descriptor, servicer in zip(_SERVICES, self._servicers(), strict=True):
+            add_service(self._server, descriptor, servicer, self.node.expire_leases)
+        self.address = self._bind()
+        await self._server.start()
+        self._ticker = asyncio.create_task(self._expire_leases())
+        # The tables live as long as the process: the collector need not visit them.
+        gc.freeze()
+        await self._set_health(SERVING)
+        _log.info("serving", node_id=self.node.node_id, listen=self.address)
+
+    async def drain_and_stop(self) -> None:
+        """Refuse new work, let leases and transfers end, send the last events, and stop."""
+        await self._set_health(NOT_SERVING)
+        self.node.closing = True
+        _log.info("draining", leases=len(self.node.leases), transfers=self.node.transfers)
+        await self._wait_for_work()
+        self.node.draining.set()
+        await self._wait_for_followers()
+        await self._server.stop(0 if self._hurry.is_set() else _STOP_GRACE)
+        await self.close()
+        _log.info("stopped", node_id=self.node.node_id)
+
+    def hurry(self) -> None:
+        """Do not wait for work that is under way."""
+        self._hurry.set()
+
+    async def close(self) -> None:
+        """Give the stores' memory back; the server must not be serving."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+        await asyncio.get_running_loop().shutdown_default_executor()
+        self._resources.close()
+
+    def _open_stores(self) -> Sequence[BlockStore]:
+        stores = []
+        with ExitStack() as opened:
+            for tier in self._config.tiers:
+                store = open_store(tier, self._config.node_id)
+                opened.callback(store.close)
+                stores.append(store)
+            self._resources = opened.pop_all()
+        return stores
+
+    def _servicers(self) -> tuple[object, object, object]:
+        events, limits = self._config.events, self._config.limits
+        pace = Pace(
+            heartbeat_interval=events.heartbeat_interval,
+            linger=events.linger,
+            message_bytes=events.message_bytes,
+        )
+        watching = EventService(
+            self.node, pace, max_followers=limits.followers, max_snapshots=limits.snapshots
+        )
+        return watching, TierService(self.node), TransferService(self.node)
+
+    def _bind(self) -> str:
+        host, _, _ = self._config.listen.rpartition(":")
+        try:
+            port = self._server.add_insecure_port(self._config.listen)
+        except RuntimeError as error:
+            raise StartError(
+                f"cannot listen on {self._config.listen}: {error}. Is another program there? "
+                "Choose another address with --listen"
+            ) from error
+        if not port:
+            raise StartError(f"cannot listen on {self._config.listen}: choose another address")
+        return f"{host}:{port}"
+
+    async def _expire_leases(self) -> None:
+        while True:
+            await asyncio.sleep(_EXPIRY_INTERVAL)
+            self.node.expire_leases()
+
+    async def _wait_for_work(self) -> None:
+        node, limit = self.node, self._config.drain_timeout
+        if not await self._until(lambda: not node.leases and not node.transfers, limit):
+            _log.warning(
+                "leases or transfers did not end in time",
+                drain_timeout=limit,
+                leases=len(node.leases),
+                transfers=node.transfers,
+            )
+
+    async def _wait_for_followers(self) -> None:
+        if not await self._until(lambda: not self.node.followers, _STOP_GRACE):
+            _log.warning("followers did not take the last events", followers=self.node.followers)
+
+    async def _until(self, done: Callable[[], bool], longest: float) -> bool:
+        """Wait until something is done, a time has passed, or a second signal came."""
+        deadline = self.node.clock.monotonic() + longest
+        while not done():
+            if self._hurry.is_set() or self.node.clock.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_DRAIN_POLL)
+        return True
+
+    async def _set_health(self, status: int) -> None:
+        for name in ("", *(descriptor.full_name for descriptor in _SERVICES)):
+            await self._health.set(name, status)
+
+
+def _check_policies(config: NodeConfig) -> None:
+    for tier in config.tiers:
+        if tier.policy not in policy_names():
+            raise ConfigError(
+                f"tiers: tier {tier.name}: policy is {tier.policy!r}; "
+                f"there are {', '.join(policy_names())}"
+            )

@@ -1,0 +1,88 @@
+"""The namespaces that a node knows."""
+
+from kvtier.server.tiers.spaces import NamespaceInfo
+from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.wire.errors import Reason, exhausted, failed_precondition, invalid, not_found, quote
+from kvtier.wire.namespaces import FINGERPRINT_BYTES, differing_fields, fingerprint, problem
+
+_FULL_RETRY = 60.0
+
+
+class Namespaces:
+    """Registered namespaces, by name and by fingerprint, in the order of registration.
+
+    Args:
+        max_namespaces: How many may be registered.
+        max_block_bytes: The largest block that a description may state.
+    """
+
+    def __init__(self, max_namespaces: int, max_block_bytes: int) -> None:
+        self._max = max_namespaces
+        self._max_block_bytes = max_block_bytes
+        self._by_name: dict[str, NamespaceInfo] = {}
+        self._by_fingerprint: dict[bytes, NamespaceInfo] = {}
+        self._encoded: list[tuple[bytes, bytes]] = []
+
+    def register(self, description: Namespace) -> NamespaceInfo:
+        """Make a namespace known; an equal description again changes nothing.
+
+        Raises:
+            KvtierError: As RegisterNamespace says.
+        """
+        wrong = problem(description, self._max_block_bytes)
+        if wrong is not None:
+            raise invalid(f"namespace {quote(description.name)}: {wrong}")
+        known = self._by_name.get(description.name)
+        if known is None:
+            return self._add(description)
+        differences = differing_fields(known.description, description)
+        if differences:
+            told = "; ".join(f"{f} is {a!r} here, {b!r} there" for f, (a, b) in differences.items())
+            raise failed_precondition(
+                f"namespace {description.name} is registered with another description: {told}. "
+                "Use another name, or the same description",
+                Reason.NAMESPACE_DIFFERS,
+                {field: f"{here!r} != {there!r}" for field, (here, there) in differences.items()},
+            )
+        return known
+
+    def get(self, print_: bytes) -> NamespaceInfo:
+        """Return a namespace by its fingerprint.
+
+        Raises:
+            KvtierError: INVALID_ARGUMENT or NOT_FOUND.
+        """
+        info = self._by_fingerprint.get(print_)
+        if info is not None:
+            return info
+        if len(print_) != FINGERPRINT_BYTES:
+            raise invalid(
+                f"namespace has {len(print_)} bytes; it must be a fingerprint of "
+                f"{FINGERPRINT_BYTES} bytes, as RegisterNamespace returns it"
+            )
+        raise not_found(
+            f"namespace {quote(print_, 16)} is not registered: call RegisterNamespace first",
+            Reason.NAMESPACE_UNKNOWN,
+        )
+
+    def by_name(self) -> list[NamespaceInfo]:
+        """Return all namespaces, sorted by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def encoded(self) -> list[tuple[bytes, bytes]]:
+        """Return fingerprint and encoded description of each, in order; the list only grows."""
+        return self._encoded
+
+    def _add(self, description: Namespace) -> NamespaceInfo:
+        if len(self._by_name) >= self._max:
+            raise exhausted(
+                f"{self._max} namespaces are registered, which is the limit: raise "
+                "limits.namespaces",
+                Reason.NAMESPACE_LIMIT,
+                retry_after=_FULL_RETRY,
+            )
+        info = NamespaceInfo.of(fingerprint(description), description)
+        self._by_name[description.name] = info
+        self._by_fingerprint[info.fingerprint] = info
+        self._encoded.append((info.fingerprint, description.SerializeToString()))
+        return info

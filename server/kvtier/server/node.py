@@ -1,0 +1,156 @@
+"""A node: its tiers, its leases and its event log."""
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+
+from kvtier.server.clock import Clock
+from kvtier.server.config import NodeConfig, TierConfig
+from kvtier.server.events.log import EventLog
+from kvtier.server.events.parts import Part
+from kvtier.server.events.source import TierInfo
+from kvtier.server.leases import Leases
+from kvtier.server.namespaces import Namespaces
+from kvtier.server.stores.base import BlockStore
+from kvtier.server.tiers.announce import Announcer
+from kvtier.server.tiers.scan import snapshot
+from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
+from kvtier.server.tiers.tier import Tier
+from kvtier.v1.event_service_pb2 import TierState
+from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.wire.errors import Reason, not_found, quote, unavailable
+
+_DRAIN_RETRY = 5.0
+
+
+class Node:
+    """Everything that one tier server holds. All of it belongs to one event loop.
+
+    Args:
+        config: The configuration.
+        stores: One open store for each tier of the configuration, in its order.
+        clock: The clock of leases and ages.
+        rng: Source of the epoch, the incarnation and the first lease generation.
+
+    Attributes:
+        config: As given.
+        node_id: The node's stable id.
+        incarnation: Random, new with each start.
+        start_time: When the node started, in seconds since 1970.
+        log: The event log.
+        tiers: The tiers, from fastest to slowest.
+        spaces: The spaces that have blocks.
+        leases: Every reservation and pin.
+        registry: The registered namespaces.
+        draining: Set when the last event is in the log and followers are to be sent off.
+        followers: Followers connected now; kept by the event service.
+        transfers: Transfers under way; kept by the transfer service.
+    """
+
+    def __init__(
+        self, config: NodeConfig, stores: Sequence[BlockStore], clock: Clock, rng: random.Random
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.node_id = config.node_id
+        self.version = version("kvtier")
+        self.incarnation = rng.randrange(1, 1 << 64)
+        self.start_time = clock.time()
+        self.log = EventLog(
+            epoch=rng.randrange(1, 1 << 64),
+            max_batches=config.events.max_batches,
+            max_bytes=config.events.max_bytes,
+        )
+        self.spaces = Spaces()
+        self.registry = Namespaces(config.limits.namespaces, config.limits.block_bytes)
+        self.leases = Leases(clock, rng.randrange(1, 1 << 63), config.limits.leases_per_owner)
+        self.tiers = [
+            self._tier(place, tier, store)
+            for place, (tier, store) in enumerate(zip(config.tiers, stores, strict=True))
+        ]
+        self._by_name = {tier.name: tier for tier in self.tiers}
+        self.draining = asyncio.Event()
+        self.closing = False
+        self.followers = 0
+        self.transfers = 0
+
+    def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:
+        log = self.log if config.events else None
+        tier = Tier(
+            config.name,
+            store,
+            policy_name=config.policy,
+            announcer=Announcer(place, config.name, store.medium, log),
+            spaces=self.spaces,
+            clock=self.clock,
+        )
+        if config.slot_bytes:
+            tier.fix_slots(config.slot_bytes)
+        return tier
+
+    def tier(self, name: str) -> Tier:
+        """Return a tier by name, or raise NOT_FOUND."""
+        tier = self._by_name.get(name)
+        if tier is None:
+            raise not_found(
+                f"tier {quote(name)} does not exist on node {self.node_id}; it has "
+                f"{', '.join(self._by_name)}",
+                Reason.TIER_UNKNOWN,
+            )
+        return tier
+
+    def some_tiers(self, names: Sequence[str]) -> list[Tier]:
+        """Return the named tiers in the node's order, or all when no name is given."""
+        wanted = {self.tier(name).name for name in names}
+        return [tier for tier in self.tiers if not wanted or tier.name in wanted]
+
+    def register(self, description: Namespace) -> NamespaceInfo:
+        """Register a namespace; the first one fixes the slots of tiers that left them open."""
+        info = self.registry.register(description)
+        for tier in self.tiers:
+            if not tier.slot_bytes:
+                tier.fix_slots(max(info.block_bytes))
+        self.log.wake()
+        return info
+
+    def expire_leases(self) -> None:
+        """End the leases whose time has come."""
+        self.leases.expire()
+
+    def refuse_when_closing(self) -> None:
+        """Raise UNAVAILABLE when the node takes no new work any more."""
+        if self.closing:
+            raise unavailable(
+                f"node {self.node_id} is draining: use another node",
+                Reason.DRAINING,
+                retry_after=_DRAIN_RETRY,
+            )
+
+    # What the event service needs
+
+    def tier_infos(self) -> list[TierInfo]:
+        """Return the tiers as followers see them."""
+        return [
+            TierInfo(
+                place,
+                tier.name,
+                tier.store.medium,
+                TierState.TIER_STATE_SILENT
+                if tier.announcer.silent
+                else TierState.TIER_STATE_READY,
+            )
+            for place, tier in enumerate(self.tiers)
+        ]
+
+    def namespaces(self) -> Sequence[tuple[bytes, bytes]]:
+        """Return fingerprint and encoded description of each namespace, in order."""
+        return self.registry.encoded()
+
+    def snapshot(self, tier: int) -> Iterator[list[Part]]:
+        """Walk one tier's live table, a slice at a time."""
+        return snapshot(self.tiers[tier])
+
+    def ready_blocks(self, tier: int, namespaces: frozenset[bytes] | None) -> int:
+        """Return the number of readable blocks of a tier, over all or some namespaces."""
+        return self.tiers[tier].occupancy.ready_blocks(namespaces)

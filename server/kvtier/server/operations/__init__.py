@@ -1,0 +1,1 @@
+"""What each call of TierService does, as plain functions of the node and the request."""

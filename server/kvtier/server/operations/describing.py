@@ -1,0 +1,93 @@
+"""GetNode, ListTiers, RegisterNamespace and ListNamespaces."""
+
+from dataclasses import asdict
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from kvtier.server.node import Node
+from kvtier.server.tiers.tier import Tier
+from kvtier.v1.block_pb2 import Medium, Position
+from kvtier.v1.event_service_pb2 import TierState
+from kvtier.v1.tier_pb2 import Limits, TierCounters
+from kvtier.v1.tier_pb2 import Node as NodeMessage
+from kvtier.v1.tier_pb2 import Tier as TierMessage
+from kvtier.v1.tier_service_pb2 import (
+    GetNodeResponse,
+    ListNamespacesResponse,
+    ListTiersResponse,
+    RegisterNamespaceRequest,
+    RegisterNamespaceResponse,
+)
+from kvtier.wire.errors import invalid
+
+
+def get_node(node: Node) -> GetNodeResponse:
+    """Describe the node."""
+    started = Timestamp()
+    started.FromNanoseconds(int(node.start_time * 1e9))
+    return GetNodeResponse(
+        node=NodeMessage(
+            node_id=node.node_id,
+            incarnation=node.incarnation,
+            version=node.version,
+            start_time=started,
+            head=Position(epoch=node.log.epoch, sequence=node.log.head),
+            oldest_sequence=node.log.oldest,
+            followers=node.followers,
+            leases=len(node.leases),
+            limits=_limits(node),
+        )
+    )
+
+
+def list_tiers(node: Node) -> ListTiersResponse:
+    """Describe the tiers."""
+    return ListTiersResponse(tiers=[_tier(tier) for tier in node.tiers])
+
+
+def register_namespace(node: Node, request: RegisterNamespaceRequest) -> RegisterNamespaceResponse:
+    """Make a namespace known."""
+    if not request.HasField("namespace"):
+        raise invalid("namespace is missing; describe the namespace")
+    info = node.register(request.namespace)
+    return RegisterNamespaceResponse(fingerprint=info.fingerprint)
+
+
+def list_namespaces(node: Node) -> ListNamespacesResponse:
+    """Describe the namespaces."""
+    return ListNamespacesResponse(namespaces=[info.description for info in node.registry.by_name()])
+
+
+def _limits(node: Node) -> Limits:
+    limits = node.config.limits
+    longest = Duration()
+    longest.FromNanoseconds(int(limits.lease_ttl_max * 1e9))
+    return Limits(
+        message_bytes=limits.message_bytes,
+        hashes=limits.hashes,
+        block_bytes=limits.block_bytes,
+        lease_ttl=longest,
+        leases_per_owner=limits.leases_per_owner,
+        followers=limits.followers,
+        namespaces=limits.namespaces,
+    )
+
+
+def _tier(tier: Tier) -> TierMessage:
+    occupancy = tier.occupancy
+    return TierMessage(
+        name=tier.name,
+        medium=Medium.ValueType(tier.store.medium),
+        device=tier.store.device,
+        state=TierState.TIER_STATE_SILENT if tier.announcer.silent else TierState.TIER_STATE_READY,
+        policy=tier.policy_name,
+        capacity_bytes=tier.store.capacity_bytes,
+        slot_bytes=tier.slot_bytes,
+        capacity_blocks=tier.table.capacity,
+        ready_blocks=occupancy.ready,
+        pending_blocks=occupancy.pending,
+        leased_blocks=occupancy.leased,
+        draining_blocks=occupancy.draining,
+        counters=TierCounters(**asdict(tier.counters)),
+    )

@@ -1,0 +1,64 @@
+"""RenewLeases and ReleaseLeases."""
+
+from collections.abc import Callable
+
+from kvtier.server.leases import End, Lease
+from kvtier.server.node import Node
+from kvtier.server.operations.requests import read_lease_id, read_text, read_ttl
+from kvtier.v1 import block_pb2
+from kvtier.v1.result_pb2 import LeaseResult
+from kvtier.v1.tier_service_pb2 import (
+    ReleaseLeasesRequest,
+    ReleaseLeasesResponse,
+    RenewLeasesRequest,
+    RenewLeasesResponse,
+)
+from kvtier.wire.errors import invalid
+
+
+def renew_leases(node: Node, request: RenewLeasesRequest) -> RenewLeasesResponse:
+    """Give open leases a new time to live."""
+    if not request.leases:
+        raise invalid("leases is empty; name at least one lease")
+    ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
+    _check_leases(node, len(request.leases))
+    results = [
+        _apply(node, lease, lambda found: node.leases.renew(found, ttl)) for lease in request.leases
+    ]
+    return RenewLeasesResponse(results=results)
+
+
+def release_leases(node: Node, request: ReleaseLeasesRequest) -> ReleaseLeasesResponse:
+    """End leases by name, or all of an owner's."""
+    owner = read_text("owner", request.owner, required=False)
+    if not request.leases and not owner:
+        raise invalid("leases and owner are both empty; name leases, or an owner")
+    _check_leases(node, len(request.leases))
+    results = [
+        _apply(node, lease, lambda found: node.leases.let_go(found, End.RELEASED))
+        for lease in request.leases
+    ]
+    owned = node.leases.of_owner(owner) if owner else []
+    for lease in owned:
+        node.leases.let_go(lease, End.RELEASED)
+    return ReleaseLeasesResponse(results=results, owner_leases=len(owned))
+
+
+def _check_leases(node: Node, count: int) -> None:
+    limit = node.config.limits.leases_per_owner
+    if count > limit:
+        raise invalid(f"leases holds {count} leases; at most {limit} are allowed in one request")
+
+
+def _apply(
+    node: Node, reference: block_pb2.Lease, act: Callable[[Lease], None]
+) -> LeaseResult.ValueType:
+    lease = node.leases.get(read_lease_id(reference.id))
+    if lease is None:
+        if node.leases.knows(reference.id):
+            return LeaseResult.LEASE_RESULT_ENDED
+        return LeaseResult.LEASE_RESULT_NOT_FOUND
+    if lease.generation != reference.generation:
+        return LeaseResult.LEASE_RESULT_WRONG_GENERATION
+    act(lease)
+    return LeaseResult.LEASE_RESULT_OK

@@ -1,0 +1,73 @@
+"""PrepareLoad and CompleteLoad."""
+
+from google.protobuf.duration_pb2 import Duration
+from xxhash import xxh3_128_digest
+
+from kvtier.server.leases import LOAD, End, Lease
+from kvtier.server.node import Node
+from kvtier.server.operations.requests import read_keys, read_lease_id, read_text, read_ttl
+from kvtier.v1.result_pb2 import LookupResult
+from kvtier.v1.tier_service_pb2 import (
+    CompleteLoadRequest,
+    CompleteLoadResponse,
+    PrepareLoadRequest,
+    PrepareLoadResponse,
+)
+
+HIT = LookupResult.LOOKUP_RESULT_HIT
+
+
+def prepare_load(node: Node, request: PrepareLoadRequest) -> bytes:
+    """Pin readable blocks; a repeated request gets the first answer."""
+    digest = xxh3_128_digest(request.SerializeToString(deterministic=True))
+    answer = node.leases.first_answer(read_lease_id(request.lease_id), digest)
+    return answer if answer is not None else _open_load(node, request, digest).answer
+
+
+def complete_load(node: Node, request: CompleteLoadRequest) -> bytes:
+    """Unpin the blocks of a lease; a repeated request gets the first outcome."""
+    outcome = node.leases.first_outcome(request.lease, LOAD)
+    if outcome is not None:
+        return outcome
+    lease = node.leases.find(request.lease, LOAD)
+    lease.tier.occupancy.unpin(lease.slots)
+    outcome = CompleteLoadResponse().SerializeToString()
+    node.leases.end(lease, End.COMPLETED, outcome)
+    return outcome
+
+
+def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
+    node.refuse_when_closing()
+    tier, namespace = node.tier(request.tier), node.registry.get(request.namespace)
+    owner = read_text("owner", request.owner, required=True)
+    request_id = read_text("request_id", request.request_id, required=False)
+    ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
+    keys = read_keys(node, namespace, request.blocks)
+    node.leases.check_owner(owner)
+    results = tier.look_up(keys)
+    found = tier.pin(keys)
+    for other in node.tiers:
+        other.stamp(request_id, keys)
+    pinned = {slot: place for place, slot in reversed(list(enumerate(found))) if slot is not None}
+    lease = Lease(
+        read_lease_id(request.lease_id),
+        owner,
+        LOAD,
+        tier,
+        namespace,
+        digest,
+        list(pinned),
+        list(pinned.values()),
+        [
+            namespace.block_bytes[blocks.group]
+            for blocks in request.blocks
+            for _ in range(len(blocks.block_hashes) // namespace.hash_width)
+        ],
+        {},
+    )
+    node.leases.open(lease, ttl)
+    left = Duration()
+    left.FromNanoseconds(int(ttl * 1e9))
+    response = PrepareLoadResponse(lease=lease.reference(), ttl=left, results=results)
+    lease.answer = response.SerializeToString()
+    return lease

@@ -1,0 +1,99 @@
+"""Reading requests: every value is checked before anything happens."""
+
+from collections.abc import Sequence
+
+from google.protobuf.duration_pb2 import Duration
+
+from kvtier.server.node import Node
+from kvtier.server.tiers.spaces import NamespaceInfo
+from kvtier.v1.block_pb2 import BlockSet
+from kvtier.wire.errors import invalid, quote
+from kvtier.wire.hashes import split_hashes
+from kvtier.wire.namespaces import MAX_SCOPE_BYTES, MAX_TEXT
+
+LEASE_ID_BYTES = 16
+DEFAULT_TTL = 30.0
+
+
+def read_group(namespace: NamespaceInfo, group: int) -> int:
+    """Return a KV-cache group that the namespace has."""
+    groups = len(namespace.block_bytes)
+    if group >= groups:
+        raise invalid(
+            f"group is {group}; namespace {namespace.description.name} has {groups} groups, from 0"
+        )
+    return group
+
+
+def read_scope(scope: bytes) -> bytes:
+    """Return a scope of at most 32 bytes."""
+    if len(scope) > MAX_SCOPE_BYTES:
+        raise invalid(f"scope has {len(scope)} bytes; at most {MAX_SCOPE_BYTES} are allowed")
+    return scope
+
+
+def read_hashes(namespace: NamespaceInfo, packed: bytes) -> tuple[bytes, ...]:
+    """Return the hashes of a packed list, at least one."""
+    width = namespace.hash_width
+    if not packed or len(packed) % width:
+        raise invalid(
+            f"block_hashes has {len(packed)} bytes; it must hold one hash or more of {width} bytes "
+            f"each, as namespace {namespace.description.name} states"
+        )
+    return split_hashes(packed, width)
+
+
+def check_count(node: Node, namespace: NamespaceInfo, lists: Sequence[bytes], what: str) -> None:
+    """Refuse a request with no list of hashes, or with more hashes than the limit."""
+    if not lists:
+        raise invalid(f"{what} is empty; name at least one block")
+    count = sum(map(len, lists)) // namespace.hash_width
+    if count > node.config.limits.hashes:
+        raise invalid(
+            f"{what} holds {count} hashes; at most {node.config.limits.hashes} are allowed in one "
+            "request: split it"
+        )
+
+
+def read_keys(
+    node: Node, namespace: NamespaceInfo, sets: Sequence[BlockSet], what: str = "blocks"
+) -> list[bytes]:
+    """Return the key of each block of sets, in order."""
+    check_count(node, namespace, [s.block_hashes for s in sets], what)
+    keys: list[bytes] = []
+    for blocks in sets:
+        group, scope = read_group(namespace, blocks.group), read_scope(blocks.scope)
+        hashes = read_hashes(namespace, blocks.block_hashes)
+        keys += node.spaces.find(namespace, group, scope).keys(hashes)
+    return keys
+
+
+def read_text(what: str, text: str, *, required: bool) -> str:
+    """Return printable text of at most 256 bytes."""
+    size = len(text.encode())
+    if size > MAX_TEXT or (required and not size):
+        low = 1 if required else 0
+        raise invalid(f"{what} has {size} bytes; it must have {low} to {MAX_TEXT}")
+    if not text.isprintable():
+        raise invalid(f"{what} {quote(text)} holds characters that cannot be printed")
+    return text
+
+
+def read_lease_id(lease_id: bytes) -> bytes:
+    """Return a lease id of 16 bytes."""
+    if len(lease_id) != LEASE_ID_BYTES:
+        raise invalid(
+            f"lease id has {len(lease_id)} bytes; it must be {LEASE_ID_BYTES} random bytes"
+        )
+    return lease_id
+
+
+def read_ttl(node: Node, ttl: Duration, *, given: bool) -> float:
+    """Return a time to live in seconds, within the limit; the default when none is given."""
+    if not given:
+        return DEFAULT_TTL
+    seconds = float(ttl.seconds) + ttl.nanos / 1e9
+    longest = node.config.limits.lease_ttl_max
+    if not 0 < seconds <= longest:
+        raise invalid(f"ttl is {seconds:g} s; it must be more than 0 and at most {longest:g} s")
+    return seconds

@@ -1,0 +1,146 @@
+"""Serving a service: parsing, errors and streams, in one place for all calls.
+
+gRPC itself answers UNKNOWN to a request that it cannot parse and to any exception. So handlers are
+registered without its serializers: this module parses, and turns every outcome into a status.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
+
+import grpc
+import structlog
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from kvtier.wire.errors import DETAILS_TRAILER, KvtierError, Reason, encode_details, invalid
+
+_log = structlog.get_logger(__name__)
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Send = Callable[[bytes | Message], Awaitable[None]]
+Parse = Callable[[bytes], Any]
+
+
+def add_service(
+    server: grpc.aio.Server,
+    descriptor: ServiceDescriptor,
+    servicer: object,
+    before: Callable[[], None],
+) -> None:
+    """Register every method of a service.
+
+    Args:
+        server: The server.
+        descriptor: The service.
+        servicer: Has a method in snake_case for each RPC. A unary one takes the request and returns
+            the response, as a message or encoded, or a coroutine of it. A streaming one is a
+            coroutine that takes the request, or an iterator of requests, and a function that sends
+            one response.
+        before: Called before each call.
+    """
+    handlers = {
+        method.name: _handler(method, getattr(servicer, snake_case(method.name)), before)
+        for method in descriptor.methods
+    }
+    generic = grpc.method_handlers_generic_handler(descriptor.full_name, handlers)
+    server.add_generic_rpc_handlers((generic,))
+
+
+def snake_case(name: str) -> str:
+    """Return the Python name of an RPC."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def encode(message: bytes | Message) -> bytes:
+    """Return a message as it travels."""
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+def _handler(
+    method: MethodDescriptor, act: Callable[..., Any], before: Callable[[], None]
+) -> "grpc.RpcMethodHandler[Any, Any]":
+    parse = _parser(method)
+    if method.client_streaming and method.server_streaming:
+        return grpc.stream_stream_rpc_method_handler(_bidirectional(parse, act, before))
+    if method.server_streaming:
+        return grpc.unary_stream_rpc_method_handler(_streaming(parse, act, before))
+    return grpc.unary_unary_rpc_method_handler(_unary(parse, act, before))
+
+
+def _parser(method: MethodDescriptor) -> Parse:
+    message_class = GetMessageClass(method.input_type)
+
+    def parse(data: bytes) -> Any:
+        try:
+            return message_class.FromString(data)
+        except DecodeError:
+            raise invalid(
+                f"the request's {len(data)} bytes are no {method.input_type.full_name}"
+            ) from None
+
+    return parse
+
+
+def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
+    async def handle(data: bytes, context: Context) -> bytes:
+        try:
+            before()
+            response = act(parse(data))
+            if isinstance(response, Awaitable):
+                response = await response
+            return encode(response)
+        except Exception as error:
+            await _abort(context, error)
+            raise
+
+    return handle
+
+
+def _streaming(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
+    async def handle(data: bytes, context: Context) -> None:
+        try:
+            before()
+            await context.send_initial_metadata(())
+            await act(parse(data), _sender(context))
+        except Exception as error:  # noqa: BLE001 - every failure becomes a status
+            await _abort(context, error)
+
+    return handle
+
+
+def _bidirectional(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
+    async def handle(incoming: AsyncIterator[bytes], context: Context) -> None:
+        async def requests() -> AsyncIterator[Any]:
+            async for data in incoming:
+                yield parse(data)
+
+        try:
+            before()
+            await act(requests(), _sender(context))
+        except Exception as error:  # noqa: BLE001 - every failure becomes a status
+            await _abort(context, error)
+
+    return handle
+
+
+def _sender(context: Context) -> Send:
+    async def send(message: bytes | Message) -> None:
+        await context.write(encode(message))
+
+    return send
+
+
+async def _abort(context: Context, error: Exception) -> None:
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if not isinstance(error, KvtierError):
+        _log.error("a call failed inside the server", exc_info=error)
+        error = KvtierError(
+            grpc.StatusCode.INTERNAL,
+            Reason.INTERNAL,
+            "the server failed; its log has the details",
+        )
+    trailers = ((DETAILS_TRAILER, encode_details(error)),)
+    await context.abort(error.code, error.message, trailers)

@@ -1,0 +1,90 @@
+"""TierService: one short method for each call; what it does is in `kvtier.server.operations`."""
+
+from kvtier.server.node import Node
+from kvtier.server.operations import (
+    describing,
+    leasing,
+    listing,
+    loading,
+    looking,
+    removing,
+    storing,
+)
+from kvtier.v1 import tier_service_pb2 as pb
+
+
+class TierService:
+    """Looks up and manages what a node's tiers hold.
+
+    The calls are documented in `kvtier/v1/tier_service.proto`. A response that a repeated call must
+    get again is kept, and returned, encoded.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def get_node(self, _request: pb.GetNodeRequest) -> pb.GetNodeResponse:
+        """Describe the node."""
+        return describing.get_node(self._node)
+
+    def list_tiers(self, _request: pb.ListTiersRequest) -> pb.ListTiersResponse:
+        """Describe the tiers."""
+        return describing.list_tiers(self._node)
+
+    def register_namespace(
+        self, request: pb.RegisterNamespaceRequest
+    ) -> pb.RegisterNamespaceResponse:
+        """Make a namespace known."""
+        return describing.register_namespace(self._node, request)
+
+    def list_namespaces(self, _request: pb.ListNamespacesRequest) -> pb.ListNamespacesResponse:
+        """Describe the namespaces."""
+        return describing.list_namespaces(self._node)
+
+    def lookup_blocks(self, request: pb.LookupBlocksRequest) -> pb.LookupBlocksResponse:
+        """Tell how long a prefix of each chain is readable."""
+        return looking.lookup_blocks(self._node, request)
+
+    def prepare_store(self, request: pb.PrepareStoreRequest) -> bytes:
+        """Reserve slots for an offer."""
+        return storing.prepare_store(self._node, request)
+
+    def complete_store(self, request: pb.CompleteStoreRequest) -> bytes:
+        """Make written blocks readable."""
+        return storing.complete_store(self._node, request)
+
+    def prepare_load(self, request: pb.PrepareLoadRequest) -> bytes:
+        """Pin readable blocks."""
+        return loading.prepare_load(self._node, request)
+
+    def complete_load(self, request: pb.CompleteLoadRequest) -> bytes:
+        """Unpin blocks."""
+        return loading.complete_load(self._node, request)
+
+    def renew_leases(self, request: pb.RenewLeasesRequest) -> pb.RenewLeasesResponse:
+        """Give leases a new time to live."""
+        return leasing.renew_leases(self._node, request)
+
+    def release_leases(self, request: pb.ReleaseLeasesRequest) -> pb.ReleaseLeasesResponse:
+        """End leases."""
+        return leasing.release_leases(self._node, request)
+
+    def touch_blocks(self, request: pb.TouchBlocksRequest) -> pb.TouchBlocksResponse:
+        """Stamp blocks as used."""
+        return looking.touch_blocks(self._node, request)
+
+    def delete_blocks(self, request: pb.DeleteBlocksRequest) -> pb.DeleteBlocksResponse:
+        """Remove blocks."""
+        return removing.delete_blocks(self._node, request)
+
+    def clear_tier(self, request: pb.ClearTierRequest) -> pb.ClearTierResponse:
+        """Remove every block of a tier."""
+        return removing.clear_tier(self._node, request)
+
+    async def list_blocks(self, request: pb.ListBlocksRequest) -> pb.ListBlocksResponse:
+        """List readable blocks, page by page."""
+        return await listing.list_blocks(self._node, request)
+
+    def describe_block(self, request: pb.DescribeBlockRequest) -> pb.DescribeBlockResponse:
+        """Tell everything about one block."""
+        return listing.describe_block(self._node, request)

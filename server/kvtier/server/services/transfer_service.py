@@ -1,0 +1,211 @@
+"""TransferService: moving the bytes of blocks."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+
+from kvtier.server.leases import LOAD, STORE, End, Lease, release_slots
+from kvtier.server.node import Node
+from kvtier.server.operations.requests import read_keys, read_lease_id
+from kvtier.server.operations.storing import open_store, request_digest
+from kvtier.server.services.rpc import Send
+from kvtier.server.tiers.table import DOOMED, WRITTEN
+from kvtier.server.tiers.tier import Tier
+from kvtier.server.transfers.pieces import cut
+from kvtier.server.transfers.reader import BlockReader
+from kvtier.server.transfers.writer import BlockWriter
+from kvtier.v1.result_pb2 import WriteResult
+from kvtier.v1.transfer_service_pb2 import (
+    ReadBlocksRequest,
+    ReadTarget,
+    WriteBlocksRequest,
+    WriteBlocksResponse,
+)
+from kvtier.wire.errors import Reason, aborted, exhausted, invalid
+
+_FULL_RETRY = 0.5
+Results = dict[int, WriteResult.ValueType]
+
+
+class TransferService:
+    """Moves bytes between callers and a node's stores.
+
+    The calls are documented in `kvtier/v1/transfer_service.proto`.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def write_blocks(self, requests: AsyncIterator[WriteBlocksRequest], send: Send) -> None:
+        """Fill the slots of a lease, or prepare, write and complete an offer."""
+        first = await anext(requests, None)
+        target = first.WhichOneof("target") if first is not None else None
+        if first is None or target is None:
+            raise invalid("the first message names neither a lease nor an offer")
+        with self._transfer():
+            if target == "lease":
+                await self._write_lease(first, requests, send)
+            else:
+                await self._write_offer(first, requests, send)
+
+    async def read_blocks(self, request: ReadBlocksRequest, send: Send) -> None:
+        """Send the bytes of a lease's blocks, or of blocks that the call pins itself."""
+        source = request.WhichOneof("source")
+        if source is None:
+            raise invalid("the request names neither a lease nor blocks")
+        with self._transfer():
+            if source == "lease":
+                await self._read_lease(self._node.leases.find(request.lease, LOAD), send)
+            else:
+                await self._read_target(request.blocks, send)
+
+    async def _write_lease(
+        self, first: WriteBlocksRequest, requests: AsyncIterator[WriteBlocksRequest], send: Send
+    ) -> None:
+        lease = self._node.leases.find(first.lease, STORE)
+        writer = BlockWriter(self._node.leases, lease)
+        try:
+            async for message in _with_first(first, requests):
+                writer.check_open()
+                results = await writer.write(cut(message, lease.block_bytes))
+                if results:
+                    await send(_response(results))
+        finally:
+            writer.close()
+
+    async def _write_offer(
+        self, first: WriteBlocksRequest, requests: AsyncIterator[WriteBlocksRequest], send: Send
+    ) -> None:
+        digest = request_digest(first.offer)
+        if self._node.leases.first_answer(read_lease_id(first.offer.lease_id), digest) is not None:
+            raise aborted(
+                f"lease id {first.offer.lease_id.hex()} was used before: choose 16 new random "
+                "bytes for each call",
+                Reason.LEASE_REUSED,
+            )
+        lease, prepared = open_store(self._node, first.offer, digest)
+        ttl = lease.expires - self._node.clock.monotonic()
+        writer = BlockWriter(self._node.leases, lease)
+        how, answered = End.RELEASED, set[int]()
+        try:
+            response = WriteBlocksResponse(prepared=prepared)
+            if not first.data:
+                await send(response)
+                response = WriteBlocksResponse()
+            async for message in _with_first(first, requests):
+                writer.check_open()
+                self._node.leases.renew(lease, ttl)
+                results = await writer.write(cut(message, lease.block_bytes))
+                _publish(lease, results)
+                answered |= results.keys()
+                if results:
+                    response.MergeFrom(_response(results))
+                    await send(response)
+                    response = WriteBlocksResponse()
+            incomplete = _incomplete(lease, answered)
+            how = End.COMPLETED
+        finally:
+            writer.close()
+            if self._node.leases.get(lease.id) is lease:
+                self._node.leases.let_go(lease, how)
+        if incomplete or response.HasField("prepared"):
+            response.MergeFrom(_response(incomplete))
+            await send(response)
+
+    async def _read_lease(self, lease: Lease, send: Send) -> None:
+        slots: list[int | None] = [None] * len(lease.block_bytes)
+        for place, slot in zip(lease.places, lease.slots, strict=True):
+            slots[place] = slot
+        with _held(lease.tier, lease.slots):
+            async for message in BlockReader(lease.tier, slots, lease.block_bytes).messages():
+                if self._node.leases.get(lease.id) is not lease:
+                    raise aborted(f"lease {lease.id.hex()} ended while its blocks were read")
+                await send(message)
+
+    async def _read_target(self, target: ReadTarget, send: Send) -> None:
+        tier, namespace = self._node.tier(target.tier), self._node.registry.get(target.namespace)
+        keys = read_keys(self._node, namespace, target.blocks)
+        sizes = [
+            namespace.block_bytes[blocks.group]
+            for blocks in target.blocks
+            for _ in range(len(blocks.block_hashes) // namespace.hash_width)
+        ]
+        found = tier.pin(keys)
+        try:
+            async for message in BlockReader(tier, found, sizes).messages():
+                await send(message)
+        finally:
+            tier.occupancy.unpin(list({slot for slot in found if slot is not None}))
+
+    @contextmanager
+    def _transfer(self) -> Iterator[None]:
+        limit = self._node.config.limits.transfers
+        if self._node.transfers >= limit:
+            raise exhausted(
+                f"{limit} transfers are under way, which is the limit: try again, or raise "
+                "limits.transfers",
+                Reason.TRANSFER_LIMIT,
+                retry_after=_FULL_RETRY,
+            )
+        self._node.transfers += 1
+        try:
+            yield
+        finally:
+            self._node.transfers -= 1
+
+
+@contextmanager
+def _held(tier: Tier, slots: Sequence[int]) -> Iterator[None]:
+    held = list(slots)
+    tier.occupancy.hold(held)
+    try:
+        yield
+    finally:
+        tier.occupancy.unpin(held)
+
+
+async def _with_first(
+    first: WriteBlocksRequest, rest: AsyncIterator[WriteBlocksRequest]
+) -> AsyncIterator[WriteBlocksRequest]:
+    yield first
+    async for message in rest:
+        if message.WhichOneof("target") is not None:
+            raise invalid("only the first message may name a lease or an offer")
+        yield message
+
+
+def _publish(lease: Lease, results: Results) -> None:
+    """Make blocks readable as soon as they are whole, and answer for both places of a key."""
+    done = [
+        slot
+        for place, slot in zip(lease.places, lease.slots, strict=True)
+        if results.get(place) == WriteResult.WRITE_RESULT_WRITTEN
+        and lease.tier.table.state[slot] == WRITTEN
+    ]
+    lease.tier.publish(done)
+    lease.drop(done)
+    for place, result in results.items():
+        if result == WriteResult.WRITE_RESULT_WRITTEN:
+            results[place] = WriteResult.WRITE_RESULT_STORED
+    for place, original in lease.aliases.items():
+        if original in results:
+            results[place] = results[original]
+
+
+def _incomplete(lease: Lease, answered: set[int]) -> Results:
+    """Give back what is left of a lease; return the result of the blocks without one."""
+    state = lease.tier.table.state
+    results = {
+        place: WriteResult.WRITE_RESULT_ABORTED
+        if state[slot] == DOOMED
+        else WriteResult.WRITE_RESULT_INCOMPLETE
+        for place, slot in zip(lease.places, lease.slots, strict=True)
+        if place not in answered
+    }
+    slots = list(lease.slots)
+    release_slots(lease, slots)
+    lease.drop(slots)
+    return results
+
+
+def _response(results: Results) -> WriteBlocksResponse:
+    return WriteBlocksResponse(block_indexes=results.keys(), results=results.values())

@@ -1,0 +1,17 @@
+"""What a tier counts."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened in a tier since the start, in blocks; refused counts offers."""
+
+    stored: int = 0
+    removed: int = 0
+    evicted: int = 0
+    corrupt: int = 0
+    loaded: int = 0
+    mismatched: int = 0
+    abandoned: int = 0
+    refused: int = 0

@@ -1,0 +1,185 @@
+"""Least recently used, by request: the tail of the oldest request goes first."""
+
+from bisect import insort
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+
+from kvtier.server.tiers.columns import gather
+
+
+class _Group:
+    """The slots that one request stamped last, by ascending position.
+
+    A slot that another group stamped since stays in `slots` as a dead entry until the group is
+    compacted. A leased slot that stood in the way of an eviction is parked: its owner is still the
+    group, but it is in `slots` no more.
+    """
+
+    __slots__ = ("dead", "name", "parked", "slots", "stamp")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.slots: list[int] = []
+        self.dead = 0
+        self.parked = 0
+        self.stamp = 0
+
+
+class LruPolicy:
+    """Groups in order of their last stamp; eviction takes the last position of the oldest group.
+
+    Every operation is O(1) amortised for each slot it names. A group that lost all its candidates
+    while leased ones are parked leaves the order; when a lease ends it comes back at the age that
+    it had, through a small heap, and not through a search.
+    """
+
+    def __init__(self, starts: Sequence[int], leases: Sequence[int]) -> None:
+        self._starts = starts
+        self._leases = leases
+        self._owner: list[_Group | None] = [None] * len(starts)
+        self._named: dict[str, _Group] = {}
+        self._order: OrderedDict[_Group, None] = OrderedDict()
+        self._returned: list[tuple[int, _Group]] = []
+        self._parked: set[int] = set()
+        self._stamps = 0
+
+    def stamp(self, request_id: str, slots: Sequence[int]) -> None:
+        """Move slots into the request's group, and the group to the front, also without slots."""
+        group = self._named.get(request_id) if request_id else None
+        if group is None:
+            if not slots:
+                return
+            group = _Group(request_id)
+            if request_id:
+                self._named[request_id] = group
+        self._stamps += 1
+        group.stamp = self._stamps
+        owner = self._owner
+        fresh: Sequence[int] = slots
+        if group.slots or group.parked:
+            fresh = [slot for slot in slots if owner[slot] is not group]
+        if fresh:
+            if group.dead:
+                self._compact(group)
+            self._move(fresh, group)
+            self._insert(group, fresh)
+        if group.slots:
+            self._order[group] = None
+            self._order.move_to_end(group)
+
+    def victims(self, count: int) -> list[int]:
+        """Take `count` unleased slots from the tails of the oldest groups."""
+        chosen: list[int] = []
+        while len(chosen) < count:
+            group = self._oldest()
+            if not self._take_clean_tail(group, count - len(chosen), chosen):
+                self._take_one_by_one(group, count, chosen)
+            if not group.slots:
+                self._retire(group)
+        return chosen
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Drop slots from their groups."""
+        if slots:
+            self._move(slots, None)
+
+    def released(self, slots: Sequence[int]) -> None:
+        """Give parked slots back to their groups, which regain their age."""
+        if not self._parked:
+            return
+        for slot in self._parked.intersection(slots):
+            group = self._owner[slot]
+            assert group is not None
+            self._parked.discard(slot)
+            group.parked -= 1
+            if group.dead:
+                self._compact(group)
+            insort(group.slots, slot, key=self._starts.__getitem__)
+            if group not in self._order:
+                heappush(self._returned, (group.stamp, group))
+
+    def _oldest(self) -> _Group:
+        returned = self._returned
+        while returned:
+            stamp, group = returned[0]
+            if group.stamp == stamp and group.slots and group not in self._order:
+                break
+            heappop(returned)
+        oldest = next(iter(self._order), None)
+        if returned and (oldest is None or returned[0][0] < oldest.stamp):
+            return returned[0][1]
+        assert oldest is not None, "more victims were asked for than there are"
+        return oldest
+
+    def _take_clean_tail(self, group: _Group, count: int, chosen: list[int]) -> bool:
+        tail = group.slots[-count:]
+        if group.dead or any(gather(tail)(self._leases)):
+            return False
+        del group.slots[-count:]
+        for slot in tail:
+            self._owner[slot] = None
+        tail.reverse()
+        chosen += tail
+        return True
+
+    def _take_one_by_one(self, group: _Group, count: int, chosen: list[int]) -> None:
+        while group.slots and len(chosen) < count:
+            slot = group.slots.pop()
+            if self._owner[slot] is not group:
+                group.dead -= 1
+            elif self._leases[slot]:
+                self._parked.add(slot)
+                group.parked += 1
+            else:
+                self._owner[slot] = None
+                chosen.append(slot)
+
+    def _insert(self, group: _Group, fresh: Sequence[int]) -> None:
+        positions = list(gather(fresh)(self._starts))
+        last = self._starts[group.slots[-1]] if group.slots else -1
+        group.slots += fresh
+        if positions[0] < last or positions != sorted(positions):
+            group.slots.sort(key=self._starts.__getitem__)
+
+    def _move(self, slots: Sequence[int], target: _Group | None) -> None:
+        """Give slots another owner; what is left of them in their old groups is dead."""
+        owner = self._owner
+        if self._parked:
+            self._unpark_dead(slots)
+        owners = gather(slots)(owner)
+        for slot in slots:
+            owner[slot] = target
+        for group, lost in _count(owners):
+            if group is None:
+                continue
+            group.dead += lost
+            if group.dead * 2 > len(group.slots):
+                self._compact(group)
+                if not group.slots:
+                    self._retire(group)
+
+    def _unpark_dead(self, slots: Sequence[int]) -> None:
+        for slot in self._parked.intersection(slots):
+            group = self._owner[slot]
+            assert group is not None
+            self._parked.discard(slot)
+            group.parked -= 1
+            group.slots.append(slot)
+
+    def _compact(self, group: _Group) -> None:
+        owner = self._owner
+        group.slots = [slot for slot in group.slots if owner[slot] is group]
+        group.dead = 0
+
+    def _retire(self, group: _Group) -> None:
+        self._order.pop(group, None)
+        if group.name and not group.parked and self._named.get(group.name) is group:
+            del self._named[group.name]
+
+
+def _count(owners: Sequence[_Group | None]) -> Iterable[tuple[_Group | None, int]]:
+    """Count each owner; blocks that are stamped together mostly have one."""
+    if owners.count(owners[0]) == len(owners):
+        return ((owners[0], len(owners)),)
+    return Counter(owners).items()

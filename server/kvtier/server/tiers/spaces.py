@@ -1,0 +1,119 @@
+"""Spaces: the (namespace, group, scope) triples in which hashes are unique."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.wire.hashes import split_hashes
+
+PREFIX_BYTES = 8
+_NOWHERE = bytes(PREFIX_BYTES)
+# A chain of this many blocks has a number object of its own for each start position, kept for good.
+_MAX_SHARED_STARTS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamespaceInfo:
+    """A registered namespace, with its numbers at hand.
+
+    Attributes:
+        fingerprint: The 32-byte fingerprint.
+        description: The description as it was registered.
+        hash_width: Bytes per hash.
+        tokens_per_block: Tokens per block.
+        block_bytes: Bytes per block, by group.
+        keep_token_ids: Whether token ids are kept for the FULL view.
+    """
+
+    fingerprint: bytes
+    description: Namespace
+    hash_width: int
+    tokens_per_block: int
+    block_bytes: tuple[int, ...]
+    keep_token_ids: bool
+    _starts: list[int] = field(default_factory=list, repr=False)
+
+    def starts(self, first: int, count: int) -> list[int]:
+        """Return the start positions of consecutive blocks, as shared number objects."""
+        index, tokens, known = first // self.tokens_per_block, self.tokens_per_block, self._starts
+        if index + count > _MAX_SHARED_STARTS:
+            return list(range(first, first + count * tokens, tokens))
+        while len(known) < index + count:
+            known.append(len(known) * tokens)
+        return known[index : index + count]
+
+    @classmethod
+    def of(cls, fingerprint: bytes, description: Namespace) -> "NamespaceInfo":
+        """Return the info of a valid description."""
+        return cls(
+            fingerprint,
+            description,
+            description.hash_width,
+            description.tokens_per_block,
+            tuple(description.block_bytes),
+            description.keep_token_ids,
+        )
+
+
+class Space:
+    """One namespace, group and scope.
+
+    A block's key is the space's prefix and its hash, so that one flat table serves all spaces. A
+    prefix is never used twice in the life of a node.
+    """
+
+    __slots__ = ("group", "namespace", "prefix", "scope", "slots")
+
+    def __init__(self, namespace: NamespaceInfo, group: int, scope: bytes, prefix: bytes) -> None:
+        self.namespace = namespace
+        self.group = group
+        self.scope = scope
+        self.prefix = prefix
+        self.slots = 0
+
+    @property
+    def width(self) -> int:
+        """Bytes of each hash."""
+        return self.namespace.hash_width
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of each block."""
+        return self.namespace.block_bytes[self.group]
+
+    def keys(self, hashes: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Return the keys of hashes, at least one."""
+        # Joining with the prefix between and cutting anew is cheaper than adding it to each.
+        prefix = self.prefix
+        return split_hashes(prefix + prefix.join(hashes), PREFIX_BYTES + self.width)
+
+
+class Spaces:
+    """The spaces that a node knows; one without slots in any tier is forgotten."""
+
+    def __init__(self) -> None:
+        self._spaces: dict[tuple[bytes, int, bytes], Space] = {}
+        self._prefixes = count(1)
+
+    def __len__(self) -> int:
+        return len(self._spaces)
+
+    def find(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
+        """Return the space; one that no tier has a block of gives keys that nobody has."""
+        known = self._spaces.get((namespace.fingerprint, group, scope))
+        return known or Space(namespace, group, scope, _NOWHERE)
+
+    def intern(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
+        """Return the space, made known if it was not."""
+        key = (namespace.fingerprint, group, scope)
+        space = self._spaces.get(key)
+        if space is None:
+            prefix = next(self._prefixes).to_bytes(PREFIX_BYTES, "big")
+            space = self._spaces[key] = Space(namespace, group, scope, prefix)
+        return space
+
+    def forget_if_empty(self, space: Space) -> None:
+        """Forget a space that no slot refers to."""
+        if not space.slots:
+            self._spaces.pop((space.namespace.fingerprint, space.group, space.scope), None)

@@ -1,0 +1,153 @@
+"""The block table: what a tier knows of each slot, in columns."""
+
+from array import array
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kvtier.server.tiers.columns import gather
+from kvtier.server.tiers.index import KeyIndex
+from kvtier.server.tiers.spaces import PREFIX_BYTES, Space
+from kvtier.wire.hashes import split_hashes
+
+# What a slot holds: nothing, a block being written, a whole one waiting for its completion, a
+# readable one, or one that is gone while something still holds the slot.
+FREE: Final = 0
+PENDING: Final = 1
+WRITTEN: Final = 2
+READY: Final = 3
+DOOMED: Final = 4
+
+
+class Origin:
+    """What blocks of one space and one adapter have in common, and their event headers.
+
+    Attributes:
+        space: The space.
+        adapter_name: The adapter's name.
+        slots: Number of slots that refer to this origin.
+        ready: Number of those that are readable.
+        stored_header: The encoded fields that every BlockStored of this origin begins with.
+        removed_header: The same for BlockRemoved.
+    """
+
+    __slots__ = ("adapter_name", "ready", "removed_header", "slots", "space", "stored_header")
+
+    def __init__(
+        self, space: Space, adapter_name: str, stored_header: bytes, removed_header: bytes
+    ) -> None:
+        self.space = space
+        self.adapter_name = adapter_name
+        self.slots = 0
+        self.ready = 0
+        self.stored_header = stored_header
+        self.removed_header = removed_header
+
+
+Groups = list[tuple[Origin, Sequence[int]]]
+
+
+class Birth(NamedTuple):
+    """One store: its number on the tier, ascending, and when it was, in seconds since 1970."""
+
+    number: int
+    time: float
+
+
+_NEVER: Final = Birth(0, 0.0)
+_NOWHERE: Final = Origin.__new__(Origin)
+
+
+class BlockTable:
+    """Columns by slot, a stack of free slots, and the index from keys to slots.
+
+    A slot's number is one object that the free stack, the index, the policy and the leases share;
+    so are the numbers in `start`. The columns of a free slot still say what was there last. Columns
+    are lists, not arrays, because reading a list is three times as fast.
+
+    Attributes:
+        capacity: Number of slots.
+        state: FREE, PENDING, WRITTEN, READY or DOOMED.
+        leases: Number of leases and copies under way.
+        key: Key of the block.
+        parent: Key of the block's parent; None at position 0.
+        start: Start position of the block, in tokens.
+        origin: Origin of the block.
+        birth: The store that made the block readable.
+        checksum: XXH3-64 of the payload.
+        token_ids: Token ids, as 32-bit numbers, of the blocks that keep them.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.state = [FREE] * capacity
+        self.leases = [0] * capacity
+        self.key: list[bytes] = [b""] * capacity
+        self.parent: list[bytes | None] = [None] * capacity
+        self.start = [0] * capacity
+        self.origin = [_NOWHERE] * capacity
+        self.birth: list[Birth] = [_NEVER] * capacity
+        self.checksum = array("Q", bytes(8 * capacity))
+        self.token_ids: dict[int, bytes] = {}
+        self.index = KeyIndex()
+        self._free = list(range(capacity - 1, -1, -1))
+
+    @property
+    def free(self) -> int:
+        """Number of free slots."""
+        return len(self._free)
+
+    def take(self, count: int) -> list[int]:
+        """Take `count` free slots; the caller knows that there are so many."""
+        first = len(self._free) - count
+        slots = self._free[first:]
+        del self._free[first:]
+        slots.reverse()
+        return slots
+
+    def enter(
+        self,
+        slots: Sequence[int],
+        keys: Sequence[bytes],
+        parents: Sequence[bytes | None],
+        starts: Sequence[int],
+        origin: Origin,
+    ) -> None:
+        """Note the blocks that will be written into slots, each under its first lease."""
+        key, parent, start, origins = self.key, self.parent, self.start, self.origin
+        state, leases = self.state, self.leases
+        for slot, a_key, a_parent, a_start in zip(slots, keys, parents, starts, strict=True):
+            key[slot] = a_key
+            parent[slot] = a_parent
+            start[slot] = a_start
+            origins[slot] = origin
+            state[slot] = PENDING
+            leases[slot] = 1
+        self.index.put_many(keys, slots)
+
+    def give_back(self, slots: Sequence[int]) -> None:
+        """Free slots that are in the index no more and have no leases."""
+        state, token_ids = self.state, self.token_ids
+        for slot in slots:
+            state[slot] = FREE
+        if token_ids:
+            for slot in slots:
+                token_ids.pop(slot, None)
+        self._free.extend(reversed(slots))
+
+    def keys_of(self, slots: Sequence[int]) -> tuple[bytes, ...]:
+        """Return the keys of slots."""
+        return gather(slots)(self.key)
+
+    def by_origin(self, slots: Sequence[int]) -> Groups:
+        """Group slots, at least one, by their origin, in the order of first appearance."""
+        origins = gather(slots)(self.origin)
+        if origins.count(origins[0]) == len(origins):
+            return [(origins[0], slots)]
+        groups: dict[Origin, list[int]] = {}
+        for origin, slot in zip(origins, slots, strict=True):
+            groups.setdefault(origin, []).append(slot)
+        return list(groups.items())
+
+    def packed_hashes(self, slots: Sequence[int], width: int) -> bytes:
+        """Return the hashes of blocks of one width, one after the other."""
+        return b"".join(split_hashes(b"".join(self.keys_of(slots)), width, skip=PREFIX_BYTES))

@@ -1,0 +1,146 @@
+"""Writing blocks into the slots of a store lease."""
+
+import asyncio
+from collections.abc import Sequence
+
+from xxhash import xxh3_64, xxh3_64_intdigest
+
+from kvtier.server.leases import Lease, Leases
+from kvtier.server.stores.base import BlockStore
+from kvtier.server.tiers.table import PENDING, WRITTEN
+from kvtier.server.tiers.tier import Tier
+from kvtier.server.transfers.pieces import Piece
+from kvtier.v1.result_pb2 import WriteResult
+from kvtier.wire.errors import aborted, invalid
+
+# Less than this is copied on the loop: it costs less than a turn of a thread.
+INLINE_BYTES = 256 << 10
+
+_Copy = tuple[int, memoryview, xxh3_64 | None]
+
+
+class BlockWriter:
+    """Writes the pieces of one call; a block is written only when whole and equal to its checksum.
+
+    Bytes of blocks that the lease does not hold are passed over.
+
+    Args:
+        leases: The node's leases.
+        lease: The store lease.
+    """
+
+    def __init__(self, leases: Leases, lease: Lease) -> None:
+        self._leases = leases
+        self._lease = lease
+        self._slots = dict(zip(lease.places, lease.slots, strict=True))
+        self._hashers: dict[int, xxh3_64] = {}
+        self._reached: dict[int, int] = {}
+
+    async def write(self, pieces: Sequence[Piece]) -> dict[int, WriteResult.ValueType]:
+        """Write pieces; return what became of the blocks that ended, by place.
+
+        Raises:
+            KvtierError: ABORTED when the lease has ended, INVALID_ARGUMENT when a piece does not go
+                on where the one before it ended.
+        """
+        results: dict[int, WriteResult.ValueType] = {}
+        wanted = [piece for piece in pieces if self._wants(piece, results)]
+        copies = [self._copy(piece) for piece in wanted]
+        tier, slots = self._lease.tier, [self._slots[piece.place] for piece in wanted]
+        if sum(len(piece.data) for piece in wanted) <= INLINE_BYTES:
+            digests = _copy_all(tier.store, copies)
+        else:
+            digests = await _copy_in_thread(tier, slots, copies)
+            self.check_open()
+        self._settle(wanted, digests, results)
+        return results
+
+    def check_open(self) -> None:
+        """Raise ABORTED when the lease has ended."""
+        if self._leases.get(self._lease.id) is not self._lease:
+            raise aborted(f"lease {self._lease.id.hex()} ended while its blocks were written")
+
+    def close(self) -> None:
+        """Let other calls write the blocks that this one has begun."""
+        self._lease.writing.difference_update(self._reached)
+
+    def _wants(self, piece: Piece, results: dict[int, WriteResult.ValueType]) -> bool:
+        place, lease = piece.place, self._lease
+        slot = self._slots.get(place)
+        if slot is None:
+            return False
+        state = lease.tier.table.state[slot]
+        if state != PENDING:
+            if piece.checksum is not None:
+                results[place] = (
+                    WriteResult.WRITE_RESULT_WRITTEN
+                    if state == WRITTEN
+                    else WriteResult.WRITE_RESULT_ABORTED
+                )
+            return False
+        if piece.offset != self._reached.get(place, 0):
+            raise invalid(
+                f"block {place} goes on at offset {piece.offset}; it must go on at "
+                f"{self._reached.get(place, 0)}"
+            )
+        if not piece.offset and place in lease.writing:
+            raise aborted(f"block {place} of lease {lease.id.hex()} is written by another call")
+        lease.writing.add(place)
+        self._reached[place] = piece.offset + len(piece.data)
+        return True
+
+    def _copy(self, piece: Piece) -> _Copy:
+        tier = self._lease.tier
+        position = tier.position_of(self._slots[piece.place]) + piece.offset
+        whole = not piece.offset and piece.checksum is not None
+        hasher = None if whole else self._hashers.setdefault(piece.place, xxh3_64())
+        return position, piece.data, hasher
+
+    def _settle(
+        self,
+        pieces: Sequence[Piece],
+        digests: Sequence[int],
+        results: dict[int, WriteResult.ValueType],
+    ) -> None:
+        lease, state = self._lease, self._lease.tier.table.state
+        written: list[Piece] = []
+        for piece, digest in zip(pieces, digests, strict=True):
+            if piece.checksum is None:
+                continue
+            self._finish(piece.place)
+            if state[self._slots[piece.place]] != PENDING:
+                results[piece.place] = WriteResult.WRITE_RESULT_ABORTED
+            elif digest != piece.checksum:
+                results[piece.place] = WriteResult.WRITE_RESULT_CORRUPT
+            else:
+                results[piece.place] = WriteResult.WRITE_RESULT_WRITTEN
+                written.append(piece)
+        lease.tier.mark_written(
+            [self._slots[piece.place] for piece in written],
+            [piece.checksum or 0 for piece in written],
+        )
+
+    def _finish(self, place: int) -> None:
+        self._hashers.pop(place, None)
+        self._reached.pop(place, None)
+        self._lease.writing.discard(place)
+
+
+async def _copy_in_thread(tier: Tier, slots: Sequence[int], copies: Sequence[_Copy]) -> list[int]:
+    """Copy in a thread, and hold the slots until it is done, also when the caller leaves."""
+    tier.occupancy.hold(slots)
+    copying = asyncio.ensure_future(asyncio.to_thread(_copy_all, tier.store, copies))
+    copying.add_done_callback(lambda _: tier.occupancy.unpin(slots))
+    return await asyncio.shield(copying)
+
+
+def _copy_all(store: BlockStore, copies: Sequence[_Copy]) -> list[int]:
+    digests = []
+    for position, data, hasher in copies:
+        store.write(position, data)
+        if hasher is None:
+            digests.append(xxh3_64_intdigest(data))
+        else:
+            hasher.update(data)
+            digests.append(hasher.intdigest())
+    return digests
