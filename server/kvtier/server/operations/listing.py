@@ -48,7 +48,7 @@ async def list_blocks(node: Node, request: ListBlocksRequest) -> ListBlocksRespo
     looked_at = 0
     while token.place < len(node.tiers) and len(page.blocks) < limit:
         tier = node.tiers[token.place]
-        if tier not in tiers or token.slot >= tier.table.capacity:
+        if tier not in tiers or token.slot >= len(tier.table):
             token.place, token.slot = token.place + 1, 0
             continue
         if looked_at >= _MAX_LOOKED_AT:

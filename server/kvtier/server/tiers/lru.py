@@ -37,12 +37,16 @@ class LruPolicy:
     def __init__(self, starts: Sequence[int], leases: Sequence[int]) -> None:
         self._starts = starts
         self._leases = leases
-        self._owner: list[_Group | None] = [None] * len(starts)
+        self._owner: list[_Group | None] = []
         self._named: dict[str, _Group] = {}
         self._order: OrderedDict[_Group, None] = OrderedDict()
         self._returned: list[tuple[int, _Group]] = []
         self._parked: set[int] = set()
         self._stamps = 0
+
+    def grow(self, slots: int) -> None:
+        """Note that the columns have this many slots now."""
+        self._owner += [None] * (slots - len(self._owner))
 
     def stamp(self, request_id: str, slots: Sequence[int]) -> None:
         """Move slots into the request's group, and the group to the front, also without slots."""

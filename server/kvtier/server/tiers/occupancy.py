@@ -53,6 +53,14 @@ class Occupancy:
             if origin.space.namespace.fingerprint in namespaces
         )
 
+    def take(self, count: int) -> list[int]:
+        """Take `count` free slots; the caller knows that there are so many."""
+        laid_out = len(self.table)
+        slots = self.table.take(count)
+        if len(self.table) != laid_out:
+            self.policy.grow(len(self.table))
+        return slots
+
     def enter(self, plan: Plan, slots: Sequence[int]) -> None:
         """Note the blocks that will be written into slots, with one lease each."""
         place = taken = 0

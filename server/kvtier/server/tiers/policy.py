@@ -11,6 +11,10 @@ class Policy(Protocol):
     and the number of leases on it; a leased slot is never a victim.
     """
 
+    def grow(self, slots: int) -> None:
+        """Note that the columns have this many slots now."""
+        ...
+
     def stamp(self, request_id: str, slots: Sequence[int]) -> None:
         """Note that a request used these slots, in this order; slots may be new to the policy."""
         ...

@@ -21,7 +21,8 @@ def snapshot(tier: Tier) -> Iterator[list[Part]]:
     Each slice is taken when it is asked for. A block stays in its slot for life, so one that is
     readable during the whole walk is in exactly one slice.
     """
-    table = tier.table
-    for first in range(0, table.capacity, WINDOW):
+    table, first = tier.table, 0
+    while first < len(table):
         found = ready_slots(table, first)
+        first += WINDOW
         yield tier.announcer.stored_parts(table, table.by_origin(found)) if found else []

@@ -55,6 +55,8 @@ class Birth(NamedTuple):
 
 _NEVER: Final = Birth(0, 0.0)
 _NOWHERE: Final = Origin.__new__(Origin)
+# Slots that the columns grow by at a time: a tier of many small slots costs what it holds.
+_GROWTH: Final = 1 << 14
 
 
 class BlockTable:
@@ -79,30 +81,49 @@ class BlockTable:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.state = [FREE] * capacity
-        self.leases = [0] * capacity
-        self.key: list[bytes] = [b""] * capacity
-        self.parent: list[bytes | None] = [None] * capacity
-        self.start = [0] * capacity
-        self.origin = [_NOWHERE] * capacity
-        self.birth: list[Birth] = [_NEVER] * capacity
-        self.checksum = array("Q", bytes(8 * capacity))
+        self.state: list[int] = []
+        self.leases: list[int] = []
+        self.key: list[bytes] = []
+        self.parent: list[bytes | None] = []
+        self.start: list[int] = []
+        self.origin: list[Origin] = []
+        self.birth: list[Birth] = []
+        self.checksum = array("Q")
         self.token_ids: dict[int, bytes] = {}
         self.index = KeyIndex()
-        self._free = list(range(capacity - 1, -1, -1))
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        """Return the number of slots that were ever used, or soon will be."""
+        return len(self.state)
 
     @property
     def free(self) -> int:
         """Number of free slots."""
-        return len(self._free)
+        return self.capacity - len(self) + len(self._free)
 
     def take(self, count: int) -> list[int]:
         """Take `count` free slots; the caller knows that there are so many."""
+        while len(self._free) < count:
+            self._grow()
         first = len(self._free) - count
         slots = self._free[first:]
         del self._free[first:]
         slots.reverse()
         return slots
+
+    def _grow(self) -> None:
+        first = len(self)
+        count = min(_GROWTH, self.capacity - first)
+        self.state += [FREE] * count
+        self.leases += [0] * count
+        self.key += [b""] * count
+        self.parent += [None] * count
+        self.start += [0] * count
+        self.origin += [_NOWHERE] * count
+        self.birth += [_NEVER] * count
+        self.checksum.frombytes(bytes(8 * count))
+        self._free[:0] = range(first + count - 1, first - 1, -1)
 
     def enter(
         self,

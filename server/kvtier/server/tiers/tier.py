@@ -113,7 +113,7 @@ class Tier:
         missing = self._missing_room(len(plan.fresh), plan.residents)
         self.counters.mismatched += plan.outcomes.count(MISMATCH)
         evicted = self._evict(missing, request_id, plan.residents) if missing > 0 else []
-        slots = self.table.take(len(plan.fresh))
+        slots = self.occupancy.take(len(plan.fresh))
         self.occupancy.enter(plan, slots)
         self._stamp_offer(request_id, plan, slots)
         return Reservation(plan.outcomes, slots, plan.fresh, plan.aliases, evicted)
