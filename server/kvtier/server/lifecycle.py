@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 
 from kvtier.server.channel_options import server_options
-from kvtier.server.clock import SystemClock
+from kvtier.server.clock import Clock, SystemClock
 from kvtier.server.config import ConfigError, NodeConfig
 from kvtier.server.events.follower import Pace
 from kvtier.server.node import Node
@@ -51,18 +51,19 @@ class TierServer:
 
     Args:
         config: The configuration.
+        clock: The clock of leases and ages.
 
     Attributes:
         node: The node.
         address: Where it listens, with the real port; known after `start`.
     """
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, clock: Clock | None = None) -> None:
         _check_policies(config)
         self._config = config
         self._resources = ExitStack()
         self._hurry = asyncio.Event()
-        self.node = Node(config, self._open_stores(), SystemClock(), random.SystemRandom())
+        self.node = Node(config, self._open_stores(), clock or SystemClock(), random.SystemRandom())
         self._server = grpc.aio.server(options=server_options(config.limits))
         self._health = health_aio.HealthServicer()
         self._ticker: asyncio.Task[None] | None = None
@@ -106,7 +107,7 @@ class TierServer:
         """Give the stores' memory back; the server must not be serving."""
         if self._ticker is not None:
             self._ticker.cancel()
-        await asyncio.get_running_loop().shutdown_default_executor()
+        self.node.threads.shutdown()
         self._resources.close()
 
     def _open_stores(self) -> Sequence[BlockStore]:

@@ -62,11 +62,6 @@ def command(
 async def serve(config: NodeConfig) -> None:
     """Serve until SIGTERM or SIGINT; a second one hurries."""
     server = TierServer(config)
-    try:
-        await server.start()
-    except StartError:
-        await server.close()
-        raise
     stop = asyncio.Event()
 
     def on_signal() -> None:
@@ -76,6 +71,11 @@ async def serve(config: NodeConfig) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    try:
+        await server.start()
+    except StartError:
+        await server.close()
+        raise
     _announce(server)
     await stop.wait()
     await server.drain_and_stop()

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
 from kvtier.server.clock import Clock
@@ -22,6 +23,7 @@ from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.wire.errors import Reason, not_found, quote, unavailable
 
 _DRAIN_RETRY = 5.0
+_COPY_THREADS = 4
 
 
 class Node:
@@ -46,6 +48,7 @@ class Node:
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
         transfers: Transfers under way; kept by the transfer service.
+        threads: Where bytes are copied.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Node:
         self.closing = False
         self.followers = 0
         self.transfers = 0
+        self.threads = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="kvtier-copy")
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:
         log = self.log if config.events else None

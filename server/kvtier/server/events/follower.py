@@ -145,6 +145,7 @@ class Follower:
     async def _follow(self) -> NoReturn:
         while True:
             started = self._clock()
+            await self._line.introduce_namespaces()
             limit = self._log.head
             while self._cursor < limit:
                 await self._step(limit)

@@ -50,11 +50,20 @@ class Line:
             if self._wanted.passes_tier(tier.index, tier.medium):
                 await self._write(self._messages.tier_state(self.told, tier))
         self._introduced = 0
-        await self._introduce_namespaces()
+        await self.introduce_namespaces()
+
+    async def introduce_namespaces(self) -> None:
+        """Send the descriptions of namespaces that pass and are new since the last call."""
+        namespaces = self._source.namespaces()
+        while self._introduced < len(namespaces):
+            fingerprint, description = namespaces[self._introduced]
+            self._introduced += 1
+            if self._wanted.passes_namespace(fingerprint):
+                await self._write(self._messages.namespace(self.told, description))
 
     async def page(self, stored: Iterable[bytes], through: int) -> None:
         """Send a page of encoded BlockStored messages that are exact at a position."""
-        await self._introduce_namespaces()
+        await self.introduce_namespaces()
         await self._write(self._messages.page(self.told, through, stored))
         self.told = through
 
@@ -67,7 +76,7 @@ class Line:
     async def batches(self, delivery: Delivery) -> None:
         """Send the message that a feed made from `told` on."""
         assert delivery.message is not None
-        await self._introduce_namespaces()
+        await self.introduce_namespaces()
         await self._write(delivery.message)
         self.told = delivery.through
 
@@ -76,14 +85,6 @@ class Line:
         await self._write(self._messages.progress(self.told, through, self._source.log.head))
         self.told = through
         self.last_progress = self.last_sent
-
-    async def _introduce_namespaces(self) -> None:
-        namespaces = self._source.namespaces()
-        while self._introduced < len(namespaces):
-            fingerprint, description = namespaces[self._introduced]
-            self._introduced += 1
-            if self._wanted.passes_namespace(fingerprint):
-                await self._write(self._messages.namespace(self.told, description))
 
     async def _write(self, message: bytes) -> None:
         await self._send(message)

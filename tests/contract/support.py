@@ -1,0 +1,119 @@
+"""Blocks with known bytes, and nodes in this process that serve over real gRPC."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvtier.client import NodeClient
+from kvtier.server.clock import ManualClock
+from kvtier.server.lifecycle import TierServer
+from kvtier.server.node import Node
+from kvtier.v1.block_pb2 import BlockRun, BlockSet
+from kvtier.v1.namespace_pb2 import Namespace
+
+TOKENS = 16
+BLOCK_BYTES = 64
+WIDTH = 32
+
+
+def namespace(name: str = "llama", **fields: object) -> Namespace:
+    """A namespace of small blocks, with some fields changed."""
+    description = {
+        "name": name,
+        "model": "meta/llama",
+        "revision": "r1",
+        "dtype": "bfloat16",
+        "layout": "NHD",
+        "tokens_per_block": TOKENS,
+        "block_bytes": [BLOCK_BYTES, BLOCK_BYTES],
+        "tp_size": 1,
+        "pp_size": 1,
+        "hash_algorithm": "sha256",
+        "hash_width": WIDTH,
+    }
+    return Namespace(**(description | fields))  # type: ignore[arg-type]
+
+
+def block_hash(block: object, width: int = WIDTH) -> bytes:
+    """The hash of a block that a test calls by a number or a word."""
+    return hashlib.shake_256(repr(block).encode()).digest(width)
+
+
+def payload(block: object, size: int = BLOCK_BYTES) -> bytes:
+    """The bytes of a block, different for each."""
+    return hashlib.shake_256(b"payload" + repr(block).encode()).digest(size)
+
+
+def payloads(*blocks: object) -> list[bytes]:
+    """The bytes of several blocks."""
+    return [payload(block) for block in blocks]
+
+
+def hashes(*blocks: object) -> bytes:
+    """The hashes of blocks, one after the other."""
+    return b"".join(map(block_hash, blocks))
+
+
+def run(
+    *blocks: object, after: object = None, start: int | None = None, **fields: object
+) -> BlockRun:
+    """An offer of consecutive blocks, from position 0 or after a parent."""
+    if start is None:
+        start = 0 if after is None else TOKENS
+    parent = b"" if after is None else block_hash(after)
+    return BlockRun(
+        block_hashes=hashes(*blocks),
+        parent_block_hash=parent,
+        start_position=start,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def blocks_of(*blocks: object, group: int = 0, scope: bytes = b"") -> BlockSet:
+    """Blocks by name, of one group and scope."""
+    return BlockSet(group=group, scope=scope, block_hashes=hashes(*blocks))
+
+
+def cpu_tier(blocks: int, name: str = "cpu0", **fields: object) -> dict[str, object]:
+    """The configuration of a host tier of some small blocks."""
+    size = {"capacity": blocks * BLOCK_BYTES, "slot_bytes": BLOCK_BYTES}
+    return {"name": name, "medium": "cpu", **size, **fields}
+
+
+def gpu_tier(blocks: int, name: str = "gpu0", **fields: object) -> dict[str, object]:
+    """The configuration of an emulated GPU tier of some small blocks."""
+    size = {"capacity": blocks * BLOCK_BYTES, "slot_bytes": BLOCK_BYTES}
+    return {"name": name, "medium": "gpu", "device": "emulated", **size, **fields}
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A node that serves, a client of it, and the clock of its leases."""
+
+    server: TierServer
+    client: NodeClient
+    clock: ManualClock
+    namespace: bytes
+
+    @property
+    def node(self) -> Node:
+        return self.server.node
+
+    @property
+    def endpoint(self) -> str:
+        return self.server.address
+
+    async def store(self, *blocks: object, tier: str = "cpu0", after: object = None) -> None:
+        """Store blocks as one chain, and expect every absent one to be stored."""
+        await self.client.store(
+            tier, self.namespace, [run(*blocks, after=after)], payloads(*blocks)
+        )
+
+    async def held(self, tier: str = "cpu0") -> set[bytes]:
+        """The hashes that a listing of one tier shows."""
+        return {block.block_hash async for block in self.client.list_blocks(tiers=[tier])}
+
+
+def hash_set(blocks: Sequence[object]) -> set[bytes]:
+    """The hashes of blocks, as a set."""
+    return set(map(block_hash, blocks))
