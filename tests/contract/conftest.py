@@ -17,7 +17,7 @@ Serve = Callable[..., Awaitable[Serving]]
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Starts nodes: `await serve(tier, tier, …, node_id=…, limits=…)`; all end with the test."""
+    """Start nodes with `await serve(tier, …, node_id=…, limits=…)`; all end with the test."""
     async with AsyncExitStack() as stack:
 
         async def start(*tiers: Mapping[str, object], **settings: object) -> Serving:

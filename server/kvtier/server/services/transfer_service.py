@@ -16,6 +16,7 @@ from kvtier.server.transfers.writer import BlockWriter
 from kvtier.v1.result_pb2 import WriteResult
 from kvtier.v1.transfer_service_pb2 import (
     ReadBlocksRequest,
+    ReadBlocksResponse,
     ReadTarget,
     WriteBlocksRequest,
     WriteBlocksResponse,
@@ -62,7 +63,7 @@ class TransferService:
         self, first: WriteBlocksRequest, requests: AsyncIterator[WriteBlocksRequest], send: Send
     ) -> None:
         lease = self._node.leases.find(first.lease, STORE)
-        writer = BlockWriter(self._node.leases, lease)
+        writer = BlockWriter(self._node.leases, lease, self._node.threads)
         try:
             async for message in _with_first(first, requests):
                 writer.check_open()
@@ -84,7 +85,7 @@ class TransferService:
             )
         lease, prepared = open_store(self._node, first.offer, digest)
         ttl = lease.expires - self._node.clock.monotonic()
-        writer = BlockWriter(self._node.leases, lease)
+        writer = BlockWriter(self._node.leases, lease, self._node.threads)
         how, answered = End.RELEASED, set[int]()
         try:
             response = WriteBlocksResponse(prepared=prepared)
@@ -116,7 +117,7 @@ class TransferService:
         for place, slot in zip(lease.places, lease.slots, strict=True):
             slots[place] = slot
         with _held(lease.tier, lease.slots):
-            async for message in BlockReader(lease.tier, slots, lease.block_bytes).messages():
+            async for message in self._read(lease.tier, slots, lease.block_bytes):
                 if self._node.leases.get(lease.id) is not lease:
                     raise aborted(f"lease {lease.id.hex()} ended while its blocks were read")
                 await send(message)
@@ -131,10 +132,15 @@ class TransferService:
         ]
         found = tier.pin(keys)
         try:
-            async for message in BlockReader(tier, found, sizes).messages():
+            async for message in self._read(tier, found, sizes):
                 await send(message)
         finally:
             tier.occupancy.unpin(list({slot for slot in found if slot is not None}))
+
+    def _read(
+        self, tier: Tier, slots: Sequence[int | None], block_bytes: Sequence[int]
+    ) -> AsyncIterator[ReadBlocksResponse]:
+        return BlockReader(tier, slots, block_bytes, self._node.threads).messages()
 
     @contextmanager
     def _transfer(self) -> Iterator[None]:

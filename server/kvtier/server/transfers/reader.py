@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Executor
 
 from xxhash import xxh3_64_intdigest
 
@@ -20,9 +21,17 @@ class BlockReader:
         tier: The tier.
         slots: The slot of each block, by its place in the request; None for one that is not there.
         block_bytes: Bytes of each block.
+        threads: Where large blocks are read.
     """
 
-    def __init__(self, tier: Tier, slots: Sequence[int | None], block_bytes: Sequence[int]) -> None:
+    def __init__(
+        self,
+        tier: Tier,
+        slots: Sequence[int | None],
+        block_bytes: Sequence[int],
+        threads: Executor,
+    ) -> None:
+        self._threads = threads
         self._tier = tier
         self._slots = slots
         self._block_bytes = block_bytes
@@ -77,7 +86,8 @@ class BlockReader:
         return [ReadBlocksResponse(block_index=first, checksums=checksums, data=b"".join(blocks))]
 
     async def _large(self, place: int) -> AsyncIterator[ReadBlocksResponse]:
-        data = await asyncio.to_thread(self._read, place)
+        loop = asyncio.get_running_loop()
+        data = await loop.run_in_executor(self._threads, self._read, place)
         if data is None:
             yield self._corrupt(place)
             return

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Executor
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
@@ -27,10 +28,12 @@ class BlockWriter:
     Args:
         leases: The node's leases.
         lease: The store lease.
+        threads: Where large pieces are copied.
     """
 
-    def __init__(self, leases: Leases, lease: Lease) -> None:
+    def __init__(self, leases: Leases, lease: Lease, threads: Executor) -> None:
         self._leases = leases
+        self._threads = threads
         self._lease = lease
         self._slots = dict(zip(lease.places, lease.slots, strict=True))
         self._hashers: dict[int, xxh3_64] = {}
@@ -50,7 +53,7 @@ class BlockWriter:
         if sum(len(piece.data) for piece in wanted) <= INLINE_BYTES:
             digests = _copy_all(tier.store, copies)
         else:
-            digests = await _copy_in_thread(tier, slots, copies)
+            digests = await self._copy_in_thread(tier, slots, copies)
             self.check_open()
         self._settle(wanted, digests, results)
         return results
@@ -96,6 +99,16 @@ class BlockWriter:
         hasher = None if whole else self._hashers.setdefault(piece.place, xxh3_64())
         return position, piece.data, hasher
 
+    async def _copy_in_thread(
+        self, tier: Tier, slots: Sequence[int], copies: Sequence[_Copy]
+    ) -> list[int]:
+        """Copy in a thread, and hold the slots until it is done, also when the caller leaves."""
+        tier.occupancy.hold(slots)
+        loop = asyncio.get_running_loop()
+        copying = loop.run_in_executor(self._threads, _copy_all, tier.store, copies)
+        copying.add_done_callback(lambda _: tier.occupancy.unpin(slots))
+        return await asyncio.shield(copying)
+
     def _settle(
         self,
         pieces: Sequence[Piece],
@@ -124,14 +137,6 @@ class BlockWriter:
         self._hashers.pop(place, None)
         self._reached.pop(place, None)
         self._lease.writing.discard(place)
-
-
-async def _copy_in_thread(tier: Tier, slots: Sequence[int], copies: Sequence[_Copy]) -> list[int]:
-    """Copy in a thread, and hold the slots until it is done, also when the caller leaves."""
-    tier.occupancy.hold(slots)
-    copying = asyncio.ensure_future(asyncio.to_thread(_copy_all, tier.store, copies))
-    copying.add_done_callback(lambda _: tier.occupancy.unpin(slots))
-    return await asyncio.shield(copying)
 
 
 def _copy_all(store: BlockStore, copies: Sequence[_Copy]) -> list[int]:
