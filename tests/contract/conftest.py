@@ -17,7 +17,7 @@ Serve = Callable[..., Awaitable[Serving]]
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Start nodes with `await serve(tier, …, node_id=…, limits=…)`; all end with the test."""
+    """Start nodes: call it with tiers and settings; all of them end with the test."""
     async with AsyncExitStack() as stack:
 
         async def start(*tiers: Mapping[str, object], **settings: object) -> Serving:
