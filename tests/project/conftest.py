@@ -1,22 +1,20 @@
 """The project's documents, block by block, and a node to run their examples against."""
 
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
-TIERS = [
-    {"name": "gpu0", "medium": "gpu", "device": "emulated", "capacity": "64MiB"},
-    {"name": "cpu0", "medium": "cpu", "capacity": "64MiB"},
-]
+NODES = {"node-a": "127.0.0.1:7600", "node-b": "127.0.0.1:7601"}
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -65,17 +63,30 @@ def document(request: pytest.FixtureRequest) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def node() -> Iterator[str]:
-    """The address of a running node, `node-a`, with two small tiers."""
-    settings = {
-        "KVTIER_LISTEN": "127.0.0.1:0",
-        "KVTIER_NODE_ID": "node-a",
-        "KVTIER_TIERS": json.dumps(TIERS),
-    }
+@pytest.fixture
+def localized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Two fresh nodes of the README's configuration, and what puts their addresses into a text."""
+    (block, *_) = (b for b in _blocks_of(ROOT / "README.md") if b.language == "yaml")
+    config = yaml.safe_load(block.text)
+    with ExitStack() as running:
+        addresses = {}
+        for node_id, documented in NODES.items():
+            folder = tmp_path_factory.mktemp(node_id)
+            address = running.enter_context(_node(folder, config | {"node_id": node_id}))
+            addresses[documented] = address
+        yield lambda text: re.sub("|".join(addresses), lambda found: addresses[found[0]], text)
+
+
+@contextmanager
+def _node(folder: Path, config: dict[str, Any]) -> Iterator[str]:
+    """Run a node that shares nothing with others of its name, and give its address."""
+    for tier in config["tiers"]:
+        if tier["medium"] == "cpu":
+            tier["shm_dir"] = str(folder)
+    path = folder / "node.yaml"
+    path.write_text(yaml.safe_dump(config | {"listen": "127.0.0.1:0"}))
     with subprocess.Popen(
-        [sys.executable, "-m", "kvtier.server"],
-        env=os.environ | settings,
+        [sys.executable, "-m", "kvtier.server", "--config", path],
         stdout=subprocess.PIPE,
         text=True,
     ) as process:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,13 @@ def test_every_block_is_of_a_known_language(blocks: list[Any]) -> None:
 
 
 @pytest.mark.slow
-def test_python_blocks_run(python_blocks: list[Any], node: str, tmp_path: Path) -> None:
+def test_python_blocks_run(
+    python_blocks: list[Any], localized: Callable[[str], str], tmp_path: Path
+) -> None:
     """Each Python block is a whole program that runs against a node without a word on stderr."""
     for block in python_blocks:
         script = tmp_path / "example.py"
-        script.write_text(block.text.replace(DEFAULT_ENDPOINT, node))
+        script.write_text(localized(block.text))
 
         done = subprocess.run(
             [sys.executable, "-W", "error", script],
@@ -67,7 +70,7 @@ def _commands(block: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 def test_console_blocks_print_what_they_say(
-    console_blocks: list[Any], node: str, tmp_path: Path
+    console_blocks: list[Any], localized: Callable[[str], str], tmp_path: Path
 ) -> None:
     """A document's commands, in one shell, succeed and print what stands under them.
 
@@ -75,11 +78,11 @@ def test_console_blocks_print_what_they_say(
     """
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "KVTIER_ENDPOINTS": node,
+        "KVTIER_ENDPOINTS": localized(DEFAULT_ENDPOINT),
         "COLUMNS": "100",
     }
     commands = [
-        (command, output)
+        (localized(command), localized(output))
         for block in console_blocks
         for command, output in _commands(block)
         if not command.startswith(tuple(NOT_RUN))
