@@ -84,8 +84,8 @@ def test_the_ci_script_can_be_executed() -> None:
 
 @pytest.mark.parametrize("module", ["kvtier.client", "kvtier.cli.main", "kvtier.wire"])
 def test_light_modules_import_without_the_heavy_ones(module: str) -> None:
-    """Client, command line and shared code need no torch, CuPy, NumPy, pydantic or server."""
-    heavy = ("torch", "cupy", "numpy", "pydantic", "yaml", "kvtier.server")
+    """Client, command line and shared code need neither the server nor what only it needs."""
+    heavy = ("torch", "cupy", "numpy", "pydantic", "structlog", "uvloop", "yaml", "kvtier.server")
     code = (
         f"import sys\nfor name in {heavy}: sys.modules[name] = None\n"
         f"import {module}\nprint('imported')"
