@@ -5,14 +5,13 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from kvtier.client.arguments import build
 from kvtier.client.blocks import BlockCalls
 from kvtier.client.connection import Connection
 from kvtier.client.leases import LeaseCalls
-from kvtier.client.stream import EventStream
+from kvtier.client.stream import EventStream, watch_request
 from kvtier.client.transfer import TransferCalls
 from kvtier.v1.block_pb2 import Medium
-from kvtier.v1.event_service_pb2 import EventView, NodePosition, WatchEventsRequest
+from kvtier.v1.event_service_pb2 import EventView, NodePosition
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.tier_pb2 import Node, Tier
 from kvtier.v1.tier_service_pb2 import (
@@ -120,12 +119,7 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls):
             namespaces: Fingerprints to see; none means all.
             view: How much of each block to send.
         """
-        request = build(
-            WatchEventsRequest,
-            positions=positions,
-            tiers=tiers,
-            media=media,
-            namespaces=namespaces,
-            view=view,
+        request = watch_request(
+            positions=positions, tiers=tiers, media=media, namespaces=namespaces, view=view
         )
         return EventStream(self._connection.events.WatchEvents(request), self._connection.failure)

@@ -1,18 +1,45 @@
 """One WatchEvents call: its messages, its end, and its silence."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
 
 import grpc.aio
 
+from kvtier.client.arguments import build
 from kvtier.client.errors import KvtierError
+from kvtier.v1.block_pb2 import Medium
 from kvtier.v1.event_service_pb2 import (
+    EventView,
+    NodePosition,
     SourceState,
     State,
     WatchEventsRequest,
     WatchEventsResponse,
 )
+
+
+def watch_request(
+    *,
+    positions: Sequence[NodePosition],
+    tiers: Sequence[str],
+    media: Sequence[Medium.ValueType],
+    namespaces: Sequence[bytes],
+    view: EventView.ValueType,
+) -> WatchEventsRequest:
+    """Return the request to follow a node.
+
+    Raises:
+        InvalidArgumentError: When an argument cannot be sent; it is named.
+    """
+    return build(
+        WatchEventsRequest,
+        positions=positions,
+        tiers=tiers,
+        media=media,
+        namespaces=namespaces,
+        view=view,
+    )
 
 
 class EventStream:

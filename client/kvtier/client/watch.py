@@ -14,7 +14,7 @@ from kvtier.client.backoff import Backoff
 from kvtier.client.cursor import Cursor
 from kvtier.client.errors import KvtierError
 from kvtier.client.node import NodeClient
-from kvtier.client.stream import EventStream, Listener, SilentError, source_state
+from kvtier.client.stream import EventStream, Listener, SilentError, source_state, watch_request
 from kvtier.v1.block_pb2 import Medium, Position
 from kvtier.v1.event_service_pb2 import (
     EventView,
@@ -96,18 +96,18 @@ class Watch:
         self.breaks = 0
         self.gaps = 0
         self._client = client
-        self._tiers = tiers
-        self._media = media
-        self._namespaces = namespaces
-        self._view = view
+        self._request = watch_request(
+            positions=positions, tiers=tiers, media=media, namespaces=namespaces, view=view
+        )
         self._silence = heartbeat_interval * MISSED_HEARTBEATS
         self._backoff = backoff or Backoff()
         self._clock = clock
         self._sleep = sleep
-        self._cursors = {each.node_id: Cursor(each.position) for each in positions}
+        known = {p.node_id: p.position for p in positions if p.HasField("position")}
+        self._cursors = {node_id: Cursor(position) for node_id, position in known.items()}
         self._states: dict[str, SourceState.ValueType] = {}
         self._ready: deque[tuple[WatchEventsResponse, Position | None]] = deque()
-        self._delivered = {each.node_id: each.position for each in positions}
+        self._delivered = known
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
@@ -229,10 +229,10 @@ class Watch:
                 for node_id, cursor in self._cursors.items()
                 if cursor.position is not None
             ],
-            tiers=self._tiers,
-            media=self._media,
-            namespaces=self._namespaces,
-            view=self._view,
+            tiers=self._request.tiers,
+            media=self._request.media,
+            namespaces=self._request.namespaces,
+            view=self._request.view,
         )
 
     def _take(self, message: WatchEventsResponse) -> str | None:
