@@ -1,7 +1,9 @@
 """Nodes that serve over real gRPC, each with a clock that the test turns."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from itertools import count
 
 import pytest
 
@@ -10,9 +12,15 @@ from kvtier.server.clock import ManualClock
 from kvtier.server.config import NodeConfig
 from kvtier.server.lifecycle import TierServer
 
-from .support import Serving, cpu_tier, namespace
+from .follower import Follower
+from .support import TIER_KINDS, MakeTier, Serving, cpu_tier, namespace
+from .ways import STORE_WAYS, Store
 
 Serve = Callable[..., Awaitable[Serving]]
+Connect = Callable[..., Awaitable[NodeClient]]
+Follow = Callable[..., Awaitable[Follower]]
+
+_numbers = count(1)
 
 
 @pytest.fixture
@@ -23,7 +31,7 @@ async def serve() -> AsyncIterator[Serve]:
         async def start(*tiers: Mapping[str, object], **settings: object) -> Serving:
             config = NodeConfig.model_validate(
                 {
-                    "node_id": f"node-{id(tiers)}",
+                    "node_id": f"node-{os.getpid()}-{next(_numbers)}",
                     "listen": "127.0.0.1:0",
                     "tiers": tiers or [cpu_tier(4)],
                     "drain_timeout": 0,
@@ -40,3 +48,40 @@ async def serve() -> AsyncIterator[Serve]:
             return Serving(server, client, clock, fingerprint)
 
         yield start
+
+
+@pytest.fixture
+async def connect(serve: Serve) -> AsyncIterator[Connect]:
+    """Give a node further clients: call it with the node and the client's settings."""
+    async with AsyncExitStack() as stack:
+
+        async def start(node: Serving, **settings: object) -> NodeClient:
+            client = NodeClient(node.endpoint, **settings)  # type: ignore[arg-type]
+            await stack.enter_async_context(client)
+            await client.register_namespace(namespace())
+            return client
+
+        yield start
+
+
+@pytest.fixture
+async def follow(serve: Serve) -> AsyncIterator[Follow]:
+    """Follow nodes: call it with a node; the follower is in sync when it is given."""
+    async with AsyncExitStack() as stack:
+
+        async def start(node: Serving) -> Follower:
+            return await stack.enter_async_context(Follower(node.client))
+
+        yield start
+
+
+@pytest.fixture(params=[*STORE_WAYS])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Each way to store: under a lease in steps, and by an offer in one call."""
+    return STORE_WAYS[request.param]
+
+
+@pytest.fixture(params=[*TIER_KINDS])
+def any_tier(request: pytest.FixtureRequest) -> MakeTier:
+    """Each kind of tier: call it with a number of blocks."""
+    return TIER_KINDS[request.param]

@@ -1,8 +1,10 @@
 """Blocks with known bytes, and nodes in this process that serve over real gRPC."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from kvtier.client import NodeClient
 from kvtier.server.clock import ManualClock
@@ -10,6 +12,10 @@ from kvtier.server.lifecycle import TierServer
 from kvtier.server.node import Node
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.v1.result_pb2 import LookupResult
+from kvtier.v1.tier_pb2 import Tier
+
+MakeTier = Callable[[int], dict[str, object]]
 
 TOKENS = 16
 BLOCK_BYTES = 64
@@ -86,6 +92,20 @@ def gpu_tier(blocks: int, name: str = "gpu0", **fields: object) -> dict[str, obj
     return {"name": name, "medium": "gpu", "device": "emulated", **size, **fields}
 
 
+# Tests that run on every kind of tier call the tier by one name.
+ANY_TIER = "tier0"
+TIER_KINDS: dict[str, MakeTier] = {
+    "cpu": partial(cpu_tier, name=ANY_TIER),
+    "gpu": partial(gpu_tier, name=ANY_TIER),
+}
+
+
+def words(enum: Any, values: Iterable[int]) -> list[str]:
+    """The names of an enum's values without their common beginning, such as HIT."""
+    prefix = enum.Name(0).removesuffix("UNSPECIFIED")
+    return [enum.Name(value).removeprefix(prefix) for value in values]
+
+
 @dataclass(frozen=True)
 class Serving:
     """A node that serves, a client of it, and the clock of its leases."""
@@ -108,6 +128,28 @@ class Serving:
         await self.client.store(
             tier, self.namespace, [run(*blocks, after=after)], payloads(*blocks)
         )
+
+    async def tier(self, name: str = "cpu0") -> Tier:
+        """What one tier says of itself."""
+        (tier,) = [tier for tier in await self.client.list_tiers() if tier.name == name]
+        return tier
+
+    async def gauges(self, name: str = "cpu0") -> dict[str, int]:
+        """How many of a tier's blocks are ready, pending, leased and draining; zeros left out."""
+        tier = await self.tier(name)
+        counts = {
+            "ready": tier.ready_blocks,
+            "pending": tier.pending_blocks,
+            "leased": tier.leased_blocks,
+            "draining": tier.draining_blocks,
+        }
+        return {state: count for state, count in counts.items() if count}
+
+    async def look_up(self, *blocks: object, group: int = 0, scope: bytes = b"") -> list[str]:
+        """What the node says of each block of a chain, such as HIT or MISS."""
+        chain = blocks_of(*blocks, group=group, scope=scope)
+        answer = await self.client.lookup(self.namespace, [chain], include_blocks=True)
+        return words(LookupResult, answer.chains[0].results)
 
     async def held(self, tier: str = "cpu0") -> set[bytes]:
         """The hashes that a listing of one tier shows."""
