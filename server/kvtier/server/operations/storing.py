@@ -61,7 +61,7 @@ def open_store(
         reservation = tier.reserve(request_id, runs)
     finally:
         for run in runs:
-            node.spaces.forget_if_empty(run.space)
+            node.spaces.release(run.space)
     _stamp_copies(node, tier, request_id, runs)
     lease = Lease(
         read_lease_id(request.lease_id),
@@ -168,7 +168,7 @@ def _read_run(node: Node, namespace: NamespaceInfo, run: BlockRun) -> Run:
         )
     adapter_name = read_text("adapter_name", run.adapter_name, required=False)
     return Run(
-        node.spaces.intern(namespace, group, scope),
+        node.spaces.use(namespace, group, scope),
         hashes,
         run.parent_block_hash,
         run.start_position,

@@ -147,10 +147,9 @@ class Occupancy:
             return
         for origin, members in self.table.by_origin(slots):
             origin.slots -= len(members)
-            origin.space.slots -= len(members)
             if not origin.slots:
                 del self._origins[origin.space, origin.adapter_name]
-                self._spaces.forget_if_empty(origin.space)
+            self._spaces.release(origin.space, len(members))
         self.table.give_back(slots)
 
     def _unpin_mixed(self, idle: Sequence[int]) -> None:
@@ -171,7 +170,7 @@ class Occupancy:
         table = self.table
         origin = self._origin(run.space, run.adapter_name)
         origin.slots += len(slots)
-        run.space.slots += len(slots)
+        run.space.uses += len(slots)
         parents: Sequence[bytes | None] = run.parents(keys)
         starts: Sequence[int] = run.starts()
         if len(chosen) < len(keys):

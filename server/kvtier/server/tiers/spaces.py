@@ -61,16 +61,23 @@ class Space:
 
     A block's key is the space's prefix and its hash, so that one flat table serves all spaces. A
     prefix is never used twice in the life of a node.
+
+    Attributes:
+        namespace: The namespace.
+        group: The KV-cache group.
+        scope: The scope.
+        prefix: What every key of the space begins with.
+        uses: Number of slots, in any tier, and of offers under way that refer to the space.
     """
 
-    __slots__ = ("group", "namespace", "prefix", "scope", "slots")
+    __slots__ = ("group", "namespace", "prefix", "scope", "uses")
 
     def __init__(self, namespace: NamespaceInfo, group: int, scope: bytes, prefix: bytes) -> None:
         self.namespace = namespace
         self.group = group
         self.scope = scope
         self.prefix = prefix
-        self.slots = 0
+        self.uses = 0
 
     @property
     def width(self) -> int:
@@ -90,7 +97,7 @@ class Space:
 
 
 class Spaces:
-    """The spaces that a node knows; one without slots in any tier is forgotten."""
+    """The spaces that a node knows: those in use."""
 
     def __init__(self) -> None:
         self._spaces: dict[tuple[bytes, int, bytes], Space] = {}
@@ -104,16 +111,18 @@ class Spaces:
         known = self._spaces.get((namespace.fingerprint, group, scope))
         return known or Space(namespace, group, scope, _NOWHERE)
 
-    def intern(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
-        """Return the space, made known if it was not."""
+    def use(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
+        """Return the space, made known if it was not, and in use until it is released."""
         key = (namespace.fingerprint, group, scope)
         space = self._spaces.get(key)
         if space is None:
             prefix = next(self._prefixes).to_bytes(PREFIX_BYTES, "big")
             space = self._spaces[key] = Space(namespace, group, scope, prefix)
+        space.uses += 1
         return space
 
-    def forget_if_empty(self, space: Space) -> None:
-        """Forget a space that no slot refers to."""
-        if not space.slots:
-            self._spaces.pop((space.namespace.fingerprint, space.group, space.scope), None)
+    def release(self, space: Space, uses: int = 1) -> None:
+        """End uses of a space, and forget it with the last."""
+        space.uses -= uses
+        if not space.uses:
+            del self._spaces[space.namespace.fingerprint, space.group, space.scope]

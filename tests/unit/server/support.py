@@ -1,0 +1,164 @@
+"""A node in this process whose bytes are in plain memory, driven without gRPC."""
+
+import random
+from collections.abc import Sequence
+from itertools import count
+
+from xxhash import xxh3_64_intdigest
+
+from kvtier.server.clock import ManualClock
+from kvtier.server.config import NodeConfig
+from kvtier.server.leases import Lease
+from kvtier.server.node import Node
+from kvtier.server.operations.storing import open_store, request_digest
+from kvtier.server.services.tier_service import TierService
+from kvtier.server.services.transfer_service import TransferService
+from kvtier.server.stores.base import span
+from kvtier.server.tiers.tier import Tier
+from kvtier.v1.block_pb2 import MEDIUM_CPU, BlockRun, BlockSet, RemovalReason
+from kvtier.v1.event_service_pb2 import EventBatch, EventBatches
+from kvtier.v1.result_pb2 import LookupResult
+from kvtier.v1.tier_service_pb2 import (
+    CompleteStoreRequest,
+    CompleteStoreResponse,
+    LookupBlocksRequest,
+    PrepareStoreRequest,
+    PrepareStoreResponse,
+)
+
+from ...contract.support import blocks_of, cpu_tier, namespace, payload, run, words
+
+TIER = "cpu0"
+
+
+class MemoryStore:
+    """A `BlockStore` that is a bytearray, which tests may spoil."""
+
+    medium: int = MEDIUM_CPU
+    device = "memory"
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.arena = bytearray(capacity_bytes)
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        self.arena[span(position, len(data), self.capacity_bytes)] = data
+
+    def read(self, position: int, length: int) -> bytes:
+        return bytes(self.arena[span(position, length, self.capacity_bytes)])
+
+    def close(self) -> None: ...
+
+
+class LocalNode:
+    """A node, its services, and short ways to use its first tier.
+
+    Args:
+        tiers: The tiers' configurations; none is one tier of four blocks.
+        settings: Further settings of the node.
+
+    Attributes:
+        node: The node.
+        clock: Its clock.
+        tiers: TierService.
+        transfers: TransferService.
+        stores: The tiers' stores.
+        namespace: The fingerprint of the one namespace.
+    """
+
+    def __init__(self, *tiers: dict[str, object], **settings: object) -> None:
+        config = NodeConfig.model_validate(
+            {"node_id": "node-a", "tiers": tiers or [cpu_tier(4)], **settings}
+        )
+        self.clock = ManualClock()
+        self.stores = [MemoryStore(tier.capacity) for tier in config.tiers]
+        self.node = Node(config, self.stores, self.clock, random.Random(0))
+        self.tiers = TierService(self.node)
+        self.transfers = TransferService(self.node)
+        self.namespace = self.node.register(namespace()).fingerprint
+        self._ids = count(1)
+
+    def close(self) -> None:
+        """End the node's threads."""
+        self.node.threads.shutdown()
+
+    @property
+    def tier(self) -> Tier:
+        """The first tier."""
+        return self.node.tiers[0]
+
+    def new_id(self) -> bytes:
+        """Return a lease id that was not used yet."""
+        return next(self._ids).to_bytes(16, "big")
+
+    def offer(
+        self, *runs: BlockRun, owner: str = "engine", **fields: object
+    ) -> PrepareStoreRequest:
+        """Return an offer to the first tier."""
+        return PrepareStoreRequest(
+            tier=TIER,
+            namespace=self.namespace,
+            runs=runs,
+            lease_id=self.new_id(),
+            owner=owner,
+            **fields,  # type: ignore[arg-type]
+        )
+
+    def prepare(self, *runs: BlockRun, **fields: object) -> tuple[Lease, PrepareStoreResponse]:
+        """Take a store lease."""
+        request = self.offer(*runs, **fields)
+        return open_store(self.node, request, request_digest(request))
+
+    def fill(self, lease: Lease, blocks: Sequence[object]) -> None:
+        """Write the blocks of an offer, given in its order, that its lease is to write."""
+        for slot, place in zip(lease.slots, lease.places, strict=True):
+            data = payload(blocks[place])
+            lease.tier.store.write(lease.tier.position_of(slot), data)
+            lease.tier.mark_written([slot], [xxh3_64_intdigest(data)])
+
+    def complete(self, lease: Lease, **fields: object) -> CompleteStoreResponse:
+        """Complete a store lease."""
+        request = CompleteStoreRequest(lease=lease.reference(), **fields)  # type: ignore[arg-type]
+        return CompleteStoreResponse.FromString(self.tiers.complete_store(request))
+
+    def store(self, *blocks: object, request_id: str = "", **fields: object) -> list[bytes]:
+        """Store blocks as one chain from position 0; return the hashes that were evicted."""
+        lease, answer = self.prepare(run(*blocks, **fields), request_id=request_id)
+        self.fill(lease, blocks)
+        self.complete(lease)
+        return [each.blocks.block_hashes for each in answer.evicted]
+
+    def look_up(self, *blocks: object, group: int = 0, scope: bytes = b"") -> list[str]:
+        """Say of each block what the node says of it, such as HIT."""
+        chain = blocks_of(*blocks, group=group, scope=scope)
+        request = LookupBlocksRequest(namespace=self.namespace, chains=[chain], include_blocks=True)
+        return words(LookupResult, self.tiers.lookup_blocks(request).chains[0].results)
+
+    def blocks(self, *blocks: object) -> list[BlockSet]:
+        """Return blocks by name, for a request."""
+        return [blocks_of(*blocks)]
+
+    def batches(self, after: int = 0) -> list[EventBatch]:
+        """Return the batches behind a position of the log."""
+        entries = self.node.log.read(after, self.node.log.head)
+        return list(EventBatches.FromString(b"".join(each.full for each in entries)).batches)
+
+    def removals(self, after: int = 0) -> list[tuple[str, bytes]]:
+        """Return reason and hashes of every removal behind a position of the log."""
+        return [
+            (*words(RemovalReason, [event.reason]), event.block_hashes)
+            for batch in self.batches(after)
+            for event in batch.removed
+        ]
+
+    def gauges(self) -> dict[str, int]:
+        """Return how many slots are ready, leased, pending, draining and free; zeros left out."""
+        occupancy = self.tier.occupancy
+        counts = {
+            "ready": occupancy.ready,
+            "leased": occupancy.leased,
+            "pending": occupancy.pending,
+            "draining": occupancy.draining,
+            "free": self.tier.table.free,
+        }
+        return {state: count for state, count in counts.items() if count}

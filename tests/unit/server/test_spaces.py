@@ -1,0 +1,48 @@
+"""Spaces: known while a slot or an offer refers to them, and forgotten after."""
+
+import pytest
+
+from kvtier.v1.block_pb2 import BlockRun
+from kvtier.wire.errors import KvtierError
+
+from ...contract.support import hashes, run
+from .support import LocalNode
+
+
+def test_a_space_outlives_the_eviction_of_all_its_blocks_by_its_own_offer(
+    node: LocalNode,
+) -> None:
+    """An offer that evicts every block of its scope is found under that scope all the same."""
+    node.store("a", "b", "c", "d")
+
+    node.store("e", "f", "g", "h")
+
+    assert node.look_up("e", "f", "g", "h", "a") == ["HIT"] * 4 + ["MISS"]
+    assert len(node.node.spaces) == 1
+
+
+def test_a_space_is_forgotten_with_its_last_block(node: LocalNode) -> None:
+    """A scope that no block is in any more costs nothing."""
+    node.store("a", scope=b"tenant")
+
+    node.store("w", "x", "y", "z")
+
+    assert len(node.node.spaces) == 1
+    assert node.look_up("a", scope=b"tenant") == ["MISS"]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        run("a", "b", "c", "d", "e", scope=b"tenant"),
+        run("a", scope=b"tenant", start=1),
+        BlockRun(scope=b"tenant", block_hashes=hashes("a"), token_ids=[1]),
+    ],
+    ids=["no room", "bad position", "bad token ids"],
+)
+def test_a_refused_offer_leaves_no_space_behind(node: LocalNode, refused: BlockRun) -> None:
+    """An offer to a new scope that is refused leaves nothing of the scope."""
+    with pytest.raises(KvtierError):
+        node.prepare(run("z", scope=b"other"), refused)
+
+    assert len(node.node.spaces) == 0
