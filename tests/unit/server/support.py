@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
@@ -25,8 +26,7 @@ from kvtier.v1.tier_service_pb2 import (
     PrepareStoreRequest,
     PrepareStoreResponse,
 )
-
-from ...contract.support import blocks_of, cpu_tier, namespace, payload, run, words
+from tests.contract.support import blocks_of, cpu_tier, namespace, payload, run, words
 
 TIER = "cpu0"
 
@@ -101,10 +101,10 @@ class LocalNode:
             runs=runs,
             lease_id=self.new_id(),
             owner=owner,
-            **fields,  # type: ignore[arg-type]
+            **fields,
         )
 
-    def prepare(self, *runs: BlockRun, **fields: object) -> tuple[Lease, PrepareStoreResponse]:
+    def prepare(self, *runs: BlockRun, **fields: Any) -> tuple[Lease, PrepareStoreResponse]:
         """Take a store lease."""
         request = self.offer(*runs, **fields)
         return open_store(self.node, request, request_digest(request))
@@ -116,12 +116,12 @@ class LocalNode:
             lease.tier.store.write(lease.tier.position_of(slot), data)
             lease.tier.mark_written([slot], [xxh3_64_intdigest(data)])
 
-    def complete(self, lease: Lease, **fields: object) -> CompleteStoreResponse:
+    def complete(self, lease: Lease, **fields: Any) -> CompleteStoreResponse:
         """Complete a store lease."""
-        request = CompleteStoreRequest(lease=lease.reference(), **fields)  # type: ignore[arg-type]
+        request = CompleteStoreRequest(lease=lease.reference(), **fields)
         return CompleteStoreResponse.FromString(self.tiers.complete_store(request))
 
-    def store(self, *blocks: object, request_id: str = "", **fields: object) -> list[bytes]:
+    def store(self, *blocks: object, request_id: str = "", **fields: Any) -> list[bytes]:
         """Store blocks as one chain from position 0; return the hashes that were evicted."""
         lease, answer = self.prepare(run(*blocks, **fields), request_id=request_id)
         self.fill(lease, blocks)
@@ -146,7 +146,7 @@ class LocalNode:
     def removals(self, after: int = 0) -> list[tuple[str, bytes]]:
         """Return reason and hashes of every removal behind a position of the log."""
         return [
-            (*words(RemovalReason, [event.reason]), event.block_hashes)
+            (words(RemovalReason, [event.reason])[0], event.block_hashes)
             for batch in self.batches(after)
             for event in batch.removed
         ]

@@ -4,8 +4,8 @@ import pytest
 
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.wire.errors import KvtierError
+from tests.contract.support import hashes, run
 
-from ...contract.support import hashes, run
 from .support import LocalNode
 
 
