@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 
 from kvtier.server.clock import Clock
 from kvtier.server.tiers.spaces import NamespaceInfo
@@ -49,6 +50,7 @@ class Lease:
         aliases: For a further place of a block: its first place.
         generation: The life of this lease.
         expires: When it ends by itself, on the monotonic clock.
+        due: When it is next looked at whether it has expired.
         answer: The encoded answer to the request that took it.
         writing: Places whose block a call is writing now.
     """
@@ -65,6 +67,7 @@ class Lease:
     aliases: dict[int, int]
     generation: int = 0
     expires: float = 0.0
+    due: float = inf
     answer: bytes = b""
     writing: set[int] = field(default_factory=set)
 
@@ -113,7 +116,8 @@ class Leases:
         self._per_owner = per_owner
         self._open: dict[bytes, Lease] = {}
         self._owners: dict[str, dict[bytes, Lease]] = {}
-        self._expiries: list[tuple[float, int, Lease]] = []
+        # Ids, not leases: an entry stays until it is due, also when the lease ended long before.
+        self._expiries: list[tuple[float, int, bytes]] = []
         self._ended: OrderedDict[bytes, _Ended] = OrderedDict()
         self._ended_bytes = 0
 
@@ -168,7 +172,8 @@ class Leases:
     def renew(self, lease: Lease, ttl: float) -> None:
         """Give a lease a new time to live, in seconds from now."""
         lease.expires = self._clock.monotonic() + ttl
-        heappush(self._expiries, (lease.expires, lease.generation, lease))
+        if lease.expires < lease.due:
+            self._schedule(lease)
 
     def find(self, reference: block_pb2.Lease, kind: int | None = None) -> Lease:
         """Return an open lease.
@@ -237,14 +242,23 @@ class Leases:
         """End the leases whose time has come."""
         now = self._clock.monotonic()
         while self._expiries and self._expiries[0][0] <= now:
-            expires, _, lease = heappop(self._expiries)
-            if self._open.get(lease.id) is lease and lease.expires == expires:
+            due, generation, lease_id = heappop(self._expiries)
+            lease = self._open.get(lease_id)
+            if lease is None or (lease.generation, lease.due) != (generation, due):
+                continue
+            if lease.expires <= now:
                 self.let_go(lease, End.EXPIRED)
+            else:
+                self._schedule(lease)
         while self._ended:
             lease_id, ended = next(iter(self._ended.items()))
             if ended.until > now:
                 break
             self._forget(lease_id)
+
+    def _schedule(self, lease: Lease) -> None:
+        lease.due = lease.expires
+        heappush(self._expiries, (lease.due, lease.generation, lease.id))
 
     def _remember(self, lease_id: bytes, ended: _Ended) -> None:
         self._ended[lease_id] = ended

@@ -92,7 +92,7 @@ class LocalNode:
         return next(self._ids).to_bytes(16, "big")
 
     def offer(
-        self, *runs: BlockRun, owner: str = "engine", **fields: object
+        self, *runs: BlockRun, owner: str = "engine", **fields: Any
     ) -> PrepareStoreRequest:
         """Return an offer to the first tier."""
         return PrepareStoreRequest(
