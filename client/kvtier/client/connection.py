@@ -15,6 +15,7 @@ from kvtier.v1.event_service_pb2_grpc import EventServiceStub
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.tier_service_pb2 import ListNamespacesRequest, RegisterNamespaceRequest
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
+from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
 from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
 from kvtier.wire.errors import quote
 from kvtier.wire.namespaces import fingerprint
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from kvtier.v1.event_service_pb2_grpc import EventServiceAsyncStub
     from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
     from kvtier.v1.transfer_service_pb2_grpc import TransferServiceAsyncStub
+
+    WriteAtOnce = grpc.aio.UnaryUnaryMultiCallable[WriteBlocksRequest, WriteBlocksResponse]
 
 T = TypeVar("T")
 Request = TypeVar("Request")
@@ -59,7 +62,7 @@ class Connection:
         self._listed: dict[bytes, Namespace] = {}
         self._channels: list[grpc.aio.Channel] = []
         self._stubs: tuple[TierServiceAsyncStub, EventServiceAsyncStub] | None = None
-        self._bulk: TransferServiceAsyncStub | None = None
+        self._bulk: tuple[TransferServiceAsyncStub, WriteAtOnce] | None = None
         self._closed = False
 
     @property
@@ -75,8 +78,28 @@ class Connection:
     @property
     def transfers(self) -> "TransferServiceAsyncStub":
         """The stub of TransferService, on the bulk channel."""
+        return self._transfer()[0]
+
+    @property
+    def write_at_once(
+        self,
+    ) -> "WriteAtOnce":
+        """WriteBlocks with one message each way.
+
+        On the wire it is the same call, at half the cost. A node answers an offer that came with
+        the bytes of all its blocks by one message.
+        """
+        return self._transfer()[1]
+
+    def _transfer(self) -> "tuple[TransferServiceAsyncStub, WriteAtOnce]":
         if self._bulk is None:
-            self._bulk = TransferServiceStub(self._open(bulk=True))
+            channel = self._open(bulk=True)
+            at_once: WriteAtOnce = channel.unary_unary(
+                "/kvtier.v1.TransferService/WriteBlocks",
+                request_serializer=WriteBlocksRequest.SerializeToString,
+                response_deserializer=WriteBlocksResponse.FromString,
+            )
+            self._bulk = TransferServiceStub(channel), at_once
         return self._bulk
 
     async def call(

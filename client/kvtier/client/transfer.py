@@ -1,7 +1,13 @@
 """Calls that move blocks' bytes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -117,10 +123,23 @@ class TransferCalls(Calls):
     async def _write_offer(
         self, offer: PrepareStoreRequest, views: Mapping[int, memoryview]
     ) -> StoreReport:
+        first = WriteBlocksRequest(offer=offer)
+        if sum(map(len, views.values())) > EAGER_BYTES:
+            return await self._write_in_turns(first, views)
+        for chunk in cut(views.items()):
+            first.MergeFrom(_request(chunk))
+        answer = await self._connection.call(self._connection.write_at_once, first)
+        return _report(
+            answer.prepared, dict(zip(answer.block_indexes, answer.results, strict=False))
+        )
+
+    async def _write_in_turns(
+        self, first: WriteBlocksRequest, views: Mapping[int, memoryview]
+    ) -> StoreReport:
         prepared: asyncio.Future[PrepareStoreResponse] = asyncio.Future()
         results: dict[int, WriteResult.ValueType] = {}
         async with self._moving() as moved:
-            requests = _offer_requests(offer, views, prepared, moved)
+            requests = _offer_requests(first, views, prepared, moved)
             try:
                 async for answer in self._connection.transfers.WriteBlocks(requests):
                     moved()
@@ -132,13 +151,7 @@ class TransferCalls(Calls):
                 prepared.cancel()
         if prepared.cancelled():
             raise framing_error("the offer was not answered")
-        told = prepared.result()
-        unwritten = WriteResult.WRITE_RESULT_UNSPECIFIED
-        return StoreReport(
-            outcomes=tuple(told.outcomes),
-            evicted=tuple(told.evicted),
-            results=tuple(results.get(i, unwritten) for i in range(len(told.outcomes))),
-        )
+        return _report(prepared.result(), results)
 
     async def _read(self, request: ReadBlocksRequest, sizes: Sequence[int]) -> LoadReport:
         assembly = Assembly(sizes)
@@ -179,6 +192,17 @@ class TransferCalls(Calls):
             raise self._connection.failure(error) from None
 
 
+def _report(
+    prepared: PrepareStoreResponse, results: Mapping[int, WriteResult.ValueType]
+) -> StoreReport:
+    unwritten = WriteResult.WRITE_RESULT_UNSPECIFIED
+    return StoreReport(
+        outcomes=tuple(prepared.outcomes),
+        evicted=tuple(prepared.evicted),
+        results=tuple(results.get(i, unwritten) for i in range(len(prepared.outcomes))),
+    )
+
+
 def _views(payloads: Mapping[int, "Buffer"], sizes: Sequence[int]) -> dict[int, memoryview]:
     """Return the bytes of each payload by place, ascending, when each has its block's size."""
     views = {}
@@ -203,17 +227,11 @@ async def _lease_requests(
 
 
 async def _offer_requests(
-    offer: PrepareStoreRequest,
+    first: WriteBlocksRequest,
     views: Mapping[int, memoryview],
     prepared: "asyncio.Future[PrepareStoreResponse]",
     moved: Moved,
 ) -> AsyncIterator[WriteBlocksRequest]:
-    first = WriteBlocksRequest(offer=offer)
-    if sum(map(len, views.values())) <= EAGER_BYTES:
-        for chunk in cut(views.items()):
-            first.MergeFrom(_request(chunk))
-        yield first
-        return
     yield first
     outcomes = (await prepared).outcomes
     wanted = (

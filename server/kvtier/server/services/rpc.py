@@ -6,6 +6,7 @@ registered without its serializers: this module parses, and turns every outcome 
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
 import grpc
@@ -84,13 +85,13 @@ def _parser(method: MethodDescriptor) -> Parse:
 
 
 def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
+    waits = iscoroutinefunction(act)
+
     async def handle(data: bytes, context: Context) -> bytes:
         try:
             before()
             response = act(parse(data))
-            if isinstance(response, Awaitable):
-                response = await response
-            return encode(response)
+            return encode(await response if waits else response)
         except Exception as error:
             await _abort(context, error)
             raise

@@ -13,7 +13,13 @@ from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.pieces import cut
 from kvtier.server.transfers.reader import BlockReader
 from kvtier.server.transfers.writer import BlockWriter
-from kvtier.v1.result_pb2 import WriteResult
+from kvtier.v1.result_pb2 import (
+    WRITE_RESULT_ABORTED,
+    WRITE_RESULT_INCOMPLETE,
+    WRITE_RESULT_STORED,
+    WRITE_RESULT_WRITTEN,
+    WriteResult,
+)
 from kvtier.v1.transfer_service_pb2 import (
     ReadBlocksRequest,
     ReadBlocksResponse,
@@ -102,6 +108,8 @@ class TransferService:
                     response.MergeFrom(_response(results))
                     await send(response)
                     response = WriteBlocksResponse()
+                if answered.issuperset(lease.places):
+                    break
             incomplete = _incomplete(lease, answered)
             how = End.COMPLETED
         finally:
@@ -184,14 +192,13 @@ def _publish(lease: Lease, results: Results) -> None:
     done = [
         slot
         for place, slot in zip(lease.places, lease.slots, strict=True)
-        if results.get(place) == WriteResult.WRITE_RESULT_WRITTEN
-        and lease.tier.table.state[slot] == WRITTEN
+        if results.get(place) == WRITE_RESULT_WRITTEN and lease.tier.table.state[slot] == WRITTEN
     ]
     lease.tier.publish(done)
     lease.drop(done)
     for place, result in results.items():
-        if result == WriteResult.WRITE_RESULT_WRITTEN:
-            results[place] = WriteResult.WRITE_RESULT_STORED
+        if result == WRITE_RESULT_WRITTEN:
+            results[place] = WRITE_RESULT_STORED
     for place, original in lease.aliases.items():
         if original in results:
             results[place] = results[original]
@@ -201,9 +208,7 @@ def _incomplete(lease: Lease, answered: set[int]) -> Results:
     """Give back what is left of a lease; return the result of the blocks without one."""
     state = lease.tier.table.state
     results = {
-        place: WriteResult.WRITE_RESULT_ABORTED
-        if state[slot] == DOOMED
-        else WriteResult.WRITE_RESULT_INCOMPLETE
+        place: WRITE_RESULT_ABORTED if state[slot] == DOOMED else WRITE_RESULT_INCOMPLETE
         for place, slot in zip(lease.places, lease.slots, strict=True)
         if place not in answered
     }

@@ -12,8 +12,21 @@ from kvtier.server.tiers.offer import MISMATCH, Plan, Reservation, Run, plan_off
 from kvtier.server.tiers.policies import make_policy
 from kvtier.server.tiers.spaces import NamespaceInfo, Space, Spaces
 from kvtier.server.tiers.table import PENDING, READY, WRITTEN, BlockTable, Groups, Origin
-from kvtier.v1.block_pb2 import RemovalReason
-from kvtier.v1.result_pb2 import DeleteResult, LookupResult
+from kvtier.v1.block_pb2 import (
+    REMOVAL_REASON_CORRUPT,
+    REMOVAL_REASON_DELETED,
+    REMOVAL_REASON_EVICTED,
+)
+from kvtier.v1.result_pb2 import (
+    DELETE_RESULT_BUSY,
+    DELETE_RESULT_DELETED,
+    DELETE_RESULT_NOT_FOUND,
+    LOOKUP_RESULT_HIT,
+    LOOKUP_RESULT_HIT_PENDING,
+    LOOKUP_RESULT_MISS,
+    DeleteResult,
+    LookupResult,
+)
 from kvtier.wire.errors import Reason, exhausted, failed_precondition
 
 _RETRY_WHEN_FULL = 0.1
@@ -90,11 +103,11 @@ class Tier:
         """Return the `LookupResult` of each block."""
         state = self.table.state
         return [
-            LookupResult.LOOKUP_RESULT_MISS
+            LOOKUP_RESULT_MISS
             if slot is None
-            else LookupResult.LOOKUP_RESULT_HIT
+            else LOOKUP_RESULT_HIT
             if state[slot] == READY
-            else LookupResult.LOOKUP_RESULT_HIT_PENDING
+            else LOOKUP_RESULT_HIT_PENDING
             for slot in self.table.index.get_many(keys)
         ]
 
@@ -166,22 +179,22 @@ class Tier:
         busy = {slot for slot in found if slot is not None and leases[slot] and not force}
         going = [slot for slot in dict.fromkeys(found) if slot is not None and slot not in busy]
         written = [slot for slot in going if state[slot] in {PENDING, WRITTEN}]
-        self._remove([s for s in going if state[s] == READY], RemovalReason.REMOVAL_REASON_DELETED)
+        self._remove([s for s in going if state[s] == READY], REMOVAL_REASON_DELETED)
         self.occupancy.cut_off(written)
         self.counters.abandoned += len(written)
         return [
-            DeleteResult.DELETE_RESULT_NOT_FOUND
+            DELETE_RESULT_NOT_FOUND
             if slot is None
-            else DeleteResult.DELETE_RESULT_BUSY
+            else DELETE_RESULT_BUSY
             if slot in busy
-            else DeleteResult.DELETE_RESULT_DELETED
+            else DELETE_RESULT_DELETED
             for slot in found
         ]
 
     def drop_corrupt(self, slot: int) -> None:
         """Remove a block whose bytes do not match its checksum, if it is still there."""
         if self.table.state[slot] == READY:
-            self._remove([slot], RemovalReason.REMOVAL_REASON_CORRUPT)
+            self._remove([slot], REMOVAL_REASON_CORRUPT)
             self.counters.corrupt += 1
 
     def check_clear(self, namespace: NamespaceInfo | None) -> None:
@@ -258,7 +271,7 @@ class Tier:
         gone = self._packed(groups)
         self.counters.evicted += count
         self.counters.removed += count
-        self.announcer.removed(gone, RemovalReason.REMOVAL_REASON_EVICTED)
+        self.announcer.removed(gone, REMOVAL_REASON_EVICTED)
         self.occupancy.take_out(groups)
         self.occupancy.free(victims)
         return [(origin.space, hashes) for origin, hashes in gone]

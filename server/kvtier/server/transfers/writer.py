@@ -11,7 +11,12 @@ from kvtier.server.stores.base import BlockStore
 from kvtier.server.tiers.table import PENDING, WRITTEN
 from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.pieces import Piece
-from kvtier.v1.result_pb2 import WriteResult
+from kvtier.v1.result_pb2 import (
+    WRITE_RESULT_ABORTED,
+    WRITE_RESULT_CORRUPT,
+    WRITE_RESULT_WRITTEN,
+    WriteResult,
+)
 from kvtier.wire.errors import aborted, invalid
 
 # Less than this is copied on the loop: it costs less than a turn of a thread.
@@ -75,11 +80,7 @@ class BlockWriter:
         state = lease.tier.table.state[slot]
         if state != PENDING:
             if piece.checksum is not None:
-                results[place] = (
-                    WriteResult.WRITE_RESULT_WRITTEN
-                    if state == WRITTEN
-                    else WriteResult.WRITE_RESULT_ABORTED
-                )
+                results[place] = WRITE_RESULT_WRITTEN if state == WRITTEN else WRITE_RESULT_ABORTED
             return False
         if piece.offset != self._reached.get(place, 0):
             raise invalid(
@@ -122,11 +123,11 @@ class BlockWriter:
                 continue
             self._finish(piece.place)
             if state[self._slots[piece.place]] != PENDING:
-                results[piece.place] = WriteResult.WRITE_RESULT_ABORTED
+                results[piece.place] = WRITE_RESULT_ABORTED
             elif digest != piece.checksum:
-                results[piece.place] = WriteResult.WRITE_RESULT_CORRUPT
+                results[piece.place] = WRITE_RESULT_CORRUPT
             else:
-                results[piece.place] = WriteResult.WRITE_RESULT_WRITTEN
+                results[piece.place] = WRITE_RESULT_WRITTEN
                 written.append(piece)
         lease.tier.mark_written(
             [self._slots[piece.place] for piece in written],
