@@ -1,6 +1,6 @@
 """RenewLeases and ReleaseLeases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kvtier.server.leases import End, Lease
 from kvtier.server.node import Node
@@ -21,7 +21,7 @@ def renew_leases(node: Node, request: RenewLeasesRequest) -> RenewLeasesResponse
     if not request.leases:
         raise invalid("leases is empty; name at least one lease")
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
-    _check_leases(node, len(request.leases))
+    _check_leases(node, request.leases)
     results = [
         _apply(node, lease, lambda found: node.leases.renew(found, ttl)) for lease in request.leases
     ]
@@ -33,7 +33,7 @@ def release_leases(node: Node, request: ReleaseLeasesRequest) -> ReleaseLeasesRe
     owner = read_text("owner", request.owner, required=False)
     if not request.leases and not owner:
         raise invalid("leases and owner are both empty; name leases, or an owner")
-    _check_leases(node, len(request.leases))
+    _check_leases(node, request.leases)
     results = [
         _apply(node, lease, lambda found: node.leases.let_go(found, End.RELEASED))
         for lease in request.leases
@@ -44,16 +44,18 @@ def release_leases(node: Node, request: ReleaseLeasesRequest) -> ReleaseLeasesRe
     return ReleaseLeasesResponse(results=results, owner_leases=len(owned))
 
 
-def _check_leases(node: Node, count: int) -> None:
-    limit = node.config.limits.leases_per_owner
+def _check_leases(node: Node, leases: Sequence[block_pb2.Lease]) -> None:
+    count, limit = len(leases), node.config.limits.leases_per_owner
     if count > limit:
         raise invalid(f"leases holds {count} leases; at most {limit} are allowed in one request")
+    for lease in leases:
+        read_lease_id(lease.id)
 
 
 def _apply(
     node: Node, reference: block_pb2.Lease, act: Callable[[Lease], None]
 ) -> LeaseResult.ValueType:
-    lease = node.leases.get(read_lease_id(reference.id))
+    lease = node.leases.get(reference.id)
     if lease is None:
         if node.leases.knows(reference.id):
             return LeaseResult.LEASE_RESULT_ENDED
