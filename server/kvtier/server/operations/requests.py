@@ -90,10 +90,10 @@ def read_lease_id(lease_id: bytes) -> bytes:
 
 def read_ttl(node: Node, ttl: Duration, *, given: bool) -> float:
     """Return a time to live in seconds, within the limit; the default when none is given."""
-    if not given:
-        return DEFAULT_TTL
-    seconds = float(ttl.seconds) + ttl.nanos / 1e9
     longest = node.config.limits.lease_ttl_max
+    if not given:
+        return min(DEFAULT_TTL, longest)
+    seconds = float(ttl.seconds) + ttl.nanos / 1e9
     if not 0 < seconds <= longest:
         raise invalid(f"ttl is {seconds:g} s; it must be more than 0 and at most {longest:g} s")
     return seconds
