@@ -154,8 +154,9 @@ async def test_a_drain_ends_the_stream_after_the_last_event() -> None:
     everything = await _synced(node, heartbeat_interval=10)
     filtered = await _synced(node, heartbeat_interval=10, namespaces=[space_of(1)])
 
-    at = now()
     node.store(block(1, namespace=1))
+    await asyncio.sleep(0.1)
+    at = now()
     node.store(block(2, namespace=2))
     node.draining.set()
     await asyncio.sleep(0.1)
@@ -168,6 +169,23 @@ async def test_a_drain_ends_the_stream_after_the_last_event() -> None:
         assert reader.error.reason == "DRAINING"
         assert max(reader.times) == at
     assert node.followers == 0
+
+
+@virtual_time
+async def test_an_event_that_comes_with_the_last_word_is_still_sent() -> None:
+    """What is stored while a draining node accounts for filtered batches comes before the end."""
+    node = FakeNode()
+    reader = await _synced(node, heartbeat_interval=10, namespaces=[space_of(1)])
+    reader.delay = 0.5
+
+    node.store(block(2, namespace=2))
+    node.draining.set()
+    await asyncio.sleep(0.2)
+    node.store(block(1, namespace=1))
+    await asyncio.sleep(2)
+
+    assert reader.kinds == ["progress", "batches"]
+    assert reader.ended
 
 
 @virtual_time

@@ -1,6 +1,7 @@
 """A snapshot tells what the tiers hold while it changes under it."""
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 
 import grpc
@@ -47,15 +48,16 @@ async def test_an_empty_node_is_synced_without_a_page() -> None:
 async def test_what_changes_under_way_is_sent_between_the_pages() -> None:
     """Each page is exact at its position, and the batches before it come before it."""
     node = FakeNode(slice_slots=2)
-    blocks = [block(number) for number in range(20)]
-    node.store(*blocks)
+    node.store(*[block(number) for number in range(20)])
     reader = Reader(serve(node)).start()
 
     held = {node.log.head: node.contents()}
-    for old, new in zip(blocks, [block(number) for number in range(20, 40)], strict=True):
-        node.replace(old, new)
+    for number in itertools.count(20):
+        node.replace(block(number - 20), block(number))
         held[node.log.head] = node.contents()
         await asyncio.sleep(0)
+        if "synced" in reader.kinds:
+            break
     await asyncio.sleep(0.1)
 
     first, last = reader.kinds.index("snapshot"), reader.kinds.index("synced")
@@ -148,9 +150,9 @@ async def test_a_filtered_snapshot_counts_and_brings_only_what_passes() -> None:
 
 @virtual_time
 async def test_a_namespace_is_described_before_it_is_used() -> None:
-    """One that is registered later comes before the first batch of it, and only once."""
+    """One that is registered later comes when the log wakes, before its first batch, and once."""
     node = FakeNode()
-    reader = Reader(serve(node), namespaces=[space_of(1), space_of(7)]).start()
+    reader = Reader(serve(node), namespaces=[space_of(n) for n in (1, 7, 9)]).start()
     await asyncio.sleep(0.1)
     before = len(reader.messages)
 
@@ -159,8 +161,11 @@ async def test_a_namespace_is_described_before_it_is_used() -> None:
     node.store(block(1, namespace=7))
     node.store(block(2, namespace=7))
     await asyncio.sleep(0.1)
+    node.register(9)
+    node.log.wake()
+    await asyncio.sleep(0.1)
 
-    assert reader.kinds[before:] == ["namespace", "batches"]
+    assert reader.kinds[before:] == ["namespace", "batches", "namespace"]
     assert reader.messages[before].namespace.hash_seed == space_of(7)
 
 

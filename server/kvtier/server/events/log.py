@@ -1,7 +1,6 @@
 """The node's event log: one ring of encoded batches, which followers read by position."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from kvtier.server.events.bell import Bell
@@ -80,7 +79,6 @@ class EventLog:
             The batch's sequence.
         """
         assert parts
-        assert all(one.field <= two.field for one, two in pairwise(parts))
         entry = _encode(self.head + 1, parts)
         if self.head - self.oldest == len(self._ring):
             self._drop_oldest()
@@ -134,7 +132,10 @@ def _encode(sequence: int, parts: Sequence[Part]) -> Entry:
     full: list[bytes] = []
     spans: list[Span] = []
     differ = False
+    last = 0
     for part in parts:
+        assert part.field >= last
+        last = part.field
         tagged = bytes_field_header(part.field, len(part.basic)) + part.basic
         tagged_full = tagged
         if part.full is not part.basic:
