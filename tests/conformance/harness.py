@@ -7,10 +7,8 @@ from kvtier.client import ExhaustedError, StoreReport
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
 from kvtier.v1.event_service_pb2 import BlockRemoved, BlockStored
 from kvtier.v1.result_pb2 import CompleteResult, LookupResult, StoreOutcome, WriteResult
-from kvtier.v1.tier_pb2 import Tier
 from kvtier.v1.tier_service_pb2 import PrepareStoreResponse
 from kvtier.wire.hashes import split_hashes
-from tests.contract.folding import listed
 from tests.contract.follower import Follower
 from tests.contract.support import (
     BLOCK_BYTES,
@@ -77,12 +75,12 @@ class Scenario:
 
     async def _prepare_store(self, step: Step, keys: Sequence[Key]) -> None:
         offer = (TIER, self._node.namespace, [self._run(step, keys)])
-        before = await self._state()
+        before = await self._node.state(TIER)
         try:
             answer = await self._node.client.prepare_store(*offer, request_id=_request(step))
         except ExhaustedError:
             assert step["expect"] is None
-            assert await self._state() == before
+            assert await self._node.state(TIER) == before
             return
         wanted = self._check_offer(step, keys, answer)
         self._stores.append(Reserved(answer.lease, keys, frozenset(wanted)))
@@ -186,13 +184,6 @@ class Scenario:
     def _told(self, event: BlockStored | BlockRemoved | BlockSet) -> list[int | str]:
         hashes = split_hashes(event.block_hashes, WIDTH)
         return [Key(event.group, self._names[each]).write() for each in hashes]
-
-    async def _state(self) -> tuple[Tier, Mapping[Any, Any], int]:
-        """Everything that a refused offer must leave as it is, but for the count of refusals."""
-        tier = await self._node.tier(TIER)
-        tier.counters.ClearField("refused")
-        node = await self._node.client.get_node()
-        return tier, await listed(self._node.client), node.head.sequence
 
 
 def _request(step: Step) -> str:

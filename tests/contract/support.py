@@ -1,7 +1,7 @@
 """Blocks with known bytes, and nodes in this process that serve over real gRPC."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,10 +10,13 @@ from kvtier.client import NodeClient
 from kvtier.server.clock import ManualClock
 from kvtier.server.lifecycle import TierServer
 from kvtier.server.node import Node
-from kvtier.v1.block_pb2 import BlockRun, BlockSet
+from kvtier.v1.block_pb2 import BlockRun, BlockSet, NamespacedBlocks
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.result_pb2 import LookupResult
 from kvtier.v1.tier_pb2 import Tier
+from kvtier.wire.hashes import split_hashes
+
+from .folding import Facts, Key, listed
 
 MakeTier = Callable[[int], dict[str, object]]
 
@@ -100,6 +103,11 @@ TIER_KINDS: dict[str, MakeTier] = {
 }
 
 
+def evicted_hashes(evicted: Iterable[NamespacedBlocks]) -> list[bytes]:
+    """The hashes that the answer to an offer names as evicted, in order."""
+    return [h for each in evicted for h in split_hashes(each.blocks.block_hashes, WIDTH)]
+
+
 def words(enum: Any, values: Iterable[int]) -> list[str]:
     """The names of an enum's values without their common beginning, such as HIT."""
     prefix = enum.Name(0).removesuffix("UNSPECIFIED")
@@ -144,6 +152,18 @@ class Serving:
             "draining": tier.draining_blocks,
         }
         return {state: count for state, count in counts.items() if count}
+
+    async def state(self, name: str = "cpu0") -> tuple[Tier, Mapping[Key, Facts], int]:
+        """What a refused call leaves as it is: a tier, all listings, and the head of the log."""
+        tier = await self.tier(name)
+        tier.counters.ClearField("refused")
+        node = await self.client.get_node()
+        return tier, await listed(self.client), node.head.sequence
+
+    async def load(self, *blocks: object, tier: str = "cpu0") -> list[bytes | None]:
+        """Read blocks without a lease; None for one that is not there."""
+        report = await self.client.load(tier, self.namespace, [blocks_of(*blocks)])
+        return list(report.payloads)
 
     async def look_up(self, *blocks: object, group: int = 0, scope: bytes = b"") -> list[str]:
         """What the node says of each block of a chain, such as HIT or MISS."""
