@@ -78,10 +78,10 @@ class Reader:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def until(self, kind: str) -> None:
-        """Wait for a message of a kind."""
+    async def until(self, kind: str, turn: float = 0) -> None:
+        """Wait for a message of a kind, looking every turn of so many seconds."""
         while kind not in self.kinds:  # noqa: ASYNC110 - each turn of the loop counts
-            await asyncio.sleep(0)
+            await asyncio.sleep(turn)
 
     async def _watch(self, request: WatchEventsRequest) -> None:
         try:

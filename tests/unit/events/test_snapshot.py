@@ -252,6 +252,24 @@ async def test_a_snapshot_that_nobody_reads_gives_its_place_back() -> None:
 
 
 @virtual_time
+async def test_a_snapshot_that_is_read_slowly_is_let_go_on() -> None:
+    """However long it takes, a follower that keeps reading gets to the end."""
+    node = FakeNode()
+    node.store(*[block(number) for number in range(12)])
+    reader = Reader(serve(node, stall_timeout=10, message_bytes=1))
+    reader.delay = 9
+    reader.start()
+    await asyncio.sleep(20)
+
+    for number in range(12, 30):
+        node.store(block(number))
+    await reader.until("synced", turn=1)
+
+    assert now() > 200
+    assert reader.fold.view == node.contents()
+
+
+@virtual_time
 async def test_snapshots_under_way_are_limited() -> None:
     """One too many waits a moment for a place, and is refused if none comes free."""
     node = FakeNode()

@@ -101,16 +101,11 @@ class Follower:
         for _ in range(_RESETS_AT_MOST - 1):
             try:
                 async with self._slots.take():
+                    self._line.patience = self._pace.stall_timeout
                     await self._send_snapshot(reason)
+                self._line.patience = None
             except Lagged:
                 reason = ResetReason.RESET_REASON_LAGGED
-            except TimeoutError:
-                raise exhausted(
-                    f"no message of the snapshot was read for {self._pace.stall_timeout:g} s; "
-                    "read faster, or ask for fewer tiers or namespaces",
-                    Reason.RESET_LIMIT,
-                    retry_after=1.0,
-                ) from None
             else:
                 return
         await self._line.reset(reason, self._log.head)
@@ -123,17 +118,15 @@ class Follower:
 
     async def _send_snapshot(self, reason: ResetReason.ValueType) -> None:
         source, line, wanted = self._source, self._line, self._feed.wanted
-        async with asyncio.timeout(self._pace.stall_timeout) as stall:
-            self._cursor = self._log.head
-            await line.reset(reason, self._cursor)
-            await line.introduce()
-            for stored in slices(source, wanted):
-                await self._send_slice(stored, self._log.head)
-                stall.reschedule(self._clock() + self._pace.stall_timeout)
-                await asyncio.sleep(0)
-            head, blocks = self._log.head, ready_blocks(source, wanted)
-            await self._forward(head)
-            await line.synced(head, blocks)
+        self._cursor = self._log.head
+        await line.reset(reason, self._cursor)
+        await line.introduce()
+        for stored in slices(source, wanted):
+            await self._send_slice(stored, self._log.head)
+            await asyncio.sleep(0)
+        head, blocks = self._log.head, ready_blocks(source, wanted)
+        await self._forward(head)
+        await line.synced(head, blocks)
 
     async def _send_slice(self, stored: list[bytes], head: int) -> None:
         await self._forward(head)

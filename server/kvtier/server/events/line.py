@@ -9,6 +9,7 @@ from kvtier.server.events.filter import EventFilter
 from kvtier.server.events.messages import Messages
 from kvtier.server.events.source import EventSource
 from kvtier.v1.event_service_pb2 import ResetReason
+from kvtier.wire.errors import Reason, exhausted
 
 Send: TypeAlias = Callable[[bytes], Awaitable[None]]
 
@@ -26,6 +27,8 @@ class Line:
         told: The position that the follower's last message accounted for.
         last_sent: When it was sent, in the loop's time.
         last_progress: When the follower last learned how far the log has come.
+        patience: How long one message may wait to be read, in seconds; None means for ever. When it
+            is over, whatever was to be sent raises RESOURCE_EXHAUSTED.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class Line:
     ) -> None:
         self.told = source.log.head
         self.last_sent = self.last_progress = asyncio.get_running_loop().time()
+        self.patience: float | None = None
         self._source = source
         self._messages = messages
         self._wanted = wanted
@@ -87,5 +91,14 @@ class Line:
         self.last_progress = self.last_sent
 
     async def _write(self, message: bytes) -> None:
-        await self._send(message)
+        try:
+            async with asyncio.timeout(self.patience):
+                await self._send(message)
+        except TimeoutError:
+            raise exhausted(
+                f"no message of the snapshot was read for {self.patience:g} s; "
+                "read faster, or ask for fewer tiers or namespaces",
+                Reason.RESET_LIMIT,
+                retry_after=1.0,
+            ) from None
         self.last_sent = asyncio.get_running_loop().time()
