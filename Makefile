@@ -60,7 +60,7 @@ chart: $(VENV)/.test ## Lint and render the Helm chart
 	pytest tests/chart $(ARGS)
 
 bench: $(VENV)/.run ## Measure what the bookkeeping costs
-	python -m benchmarks
+	python benchmarks/bookkeeping.py $(ARGS)
 
 clean: ## Remove the environment and everything that was made
 	rm -rf '$(VENV)' dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
