@@ -1,7 +1,8 @@
 """Serving a service: parsing, errors and streams, in one place for all calls.
 
-gRPC itself answers UNKNOWN to a request that it cannot parse and to any exception. So handlers are
-registered without its serializers: this module parses, and turns every outcome into a status.
+gRPC itself answers UNKNOWN to a request that it cannot parse and to any exception, and leaves a
+call without a request open for ever. So every handler is registered as one of a stream of requests,
+and without gRPC's serializers: this module reads, parses, and turns every outcome into a status.
 """
 
 import re
@@ -66,8 +67,8 @@ def _handler(
     if method.client_streaming and method.server_streaming:
         return grpc.stream_stream_rpc_method_handler(_bidirectional(parse, act, before))
     if method.server_streaming:
-        return grpc.unary_stream_rpc_method_handler(_streaming(parse, act, before))
-    return grpc.unary_unary_rpc_method_handler(_unary(parse, act, before))
+        return grpc.stream_stream_rpc_method_handler(_streaming(parse, act, before))
+    return grpc.stream_unary_rpc_method_handler(_unary(parse, act, before))
 
 
 def _parser(method: MethodDescriptor) -> Parse:
@@ -87,10 +88,11 @@ def _parser(method: MethodDescriptor) -> Parse:
 def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
     waits = iscoroutinefunction(act)
 
-    async def handle(data: bytes, context: Context) -> bytes:
+    async def handle(incoming: AsyncIterator[bytes], context: Context) -> bytes:
         try:
+            request = parse(await _only(incoming))
             before()
-            response = act(parse(data))
+            response = act(request)
             return encode(await response if waits else response)
         except Exception as error:
             await _abort(context, error)
@@ -100,11 +102,12 @@ def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) ->
 
 
 def _streaming(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
-    async def handle(data: bytes, context: Context) -> None:
+    async def handle(incoming: AsyncIterator[bytes], context: Context) -> None:
         try:
+            request = parse(await _only(incoming))
             before()
             await context.send_initial_metadata(())
-            await act(parse(data), _sender(context))
+            await act(request, _sender(context))
         except Exception as error:  # noqa: BLE001 - every failure becomes a status
             await _abort(context, error)
 
@@ -124,6 +127,13 @@ def _bidirectional(parse: Parse, act: Callable[..., Any], before: Callable[[], N
             await _abort(context, error)
 
     return handle
+
+
+async def _only(incoming: AsyncIterator[bytes]) -> bytes:
+    """Return the request of a call that has one."""
+    async for data in incoming:
+        return data
+    raise invalid("the call brought no request; send one message")
 
 
 def _sender(context: Context) -> Send:
