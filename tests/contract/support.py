@@ -1,5 +1,6 @@
 """Blocks with known bytes, and nodes in this process that serve over real gRPC."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,6 +153,14 @@ class Serving:
             "draining": tier.draining_blocks,
         }
         return {state: count for state, count in counts.items() if count}
+
+    async def comes_to(self, gauges: Mapping[str, int], name: str = "cpu0") -> None:
+        """Wait until a tier's gauges are these; fail when they are not in time."""
+        for _ in range(500):
+            if await self.gauges(name) == gauges:
+                return
+            await asyncio.sleep(0.01)
+        assert await self.gauges(name) == gauges
 
     async def state(self, name: str = "cpu0") -> tuple[Tier, Mapping[Key, Facts], int]:
         """What a refused call leaves as it is: a tier, all listings, and the head of the log."""

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from kvtier.client import NodeClient, StoreReport, block_sizes
+from kvtier.client import NodeClient, StoreReport
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.v1.result_pb2 import CompleteResult, StoreOutcome, WriteResult
-
-from .support import namespace as description
 
 _AS_WRITTEN = {
     CompleteResult.COMPLETE_RESULT_STORED: WriteResult.WRITE_RESULT_STORED,
@@ -49,7 +47,7 @@ async def store_in_steps(
         if outcome == StoreOutcome.STORE_OUTCOME_WRITE
     }
     if wanted:
-        await client.write_blocks(prepared.lease, wanted, block_sizes(description(), runs))
+        await client.write_blocks(prepared.lease, wanted, [len(each) for each in payloads])
     completed = await client.complete_store(prepared.lease)
     return StoreReport(
         tuple(prepared.outcomes),
