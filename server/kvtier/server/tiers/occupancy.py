@@ -63,17 +63,17 @@ class Occupancy:
 
     def enter(self, plan: Plan, slots: Sequence[int]) -> None:
         """Note the blocks that will be written into slots, with one lease each."""
-        place = taken = 0
-        for run in plan.runs:
-            end = place + len(run.hashes)
-            keys = plan.keys[place:end]
-            chosen = [p - place for p in plan.fresh if place <= p < end]
-            if chosen:
-                mine = slots[taken : taken + len(chosen)]
-                self._enter_run(run, keys, chosen, mine)
-                taken += len(chosen)
-            place = end
         self.pending += len(slots)
+        if len(plan.runs) == 1:
+            self._enter_run(plan.runs[0], plan.keys, plan.fresh, slots)
+            return
+        first = taken = 0
+        for run in plan.runs:
+            end = first + len(run.hashes)
+            chosen = [place - first for place in plan.fresh if first <= place < end]
+            mine = slots[taken : taken + len(chosen)]
+            self._enter_run(run, plan.keys[first:end], chosen, mine)
+            first, taken = end, taken + len(chosen)
 
     def make_ready(self, slots: Sequence[int], now: float) -> Groups:
         """Make written slots readable and end their leases; return them by origin."""
@@ -167,6 +167,8 @@ class Occupancy:
     def _enter_run(
         self, run: Run, keys: Sequence[bytes], chosen: Sequence[int], slots: Sequence[int]
     ) -> None:
+        if not slots:
+            return
         table = self.table
         origin = self._origin(run.space, run.adapter_name)
         origin.slots += len(slots)

@@ -101,15 +101,8 @@ class Tier:
 
     def look_up(self, keys: Sequence[bytes]) -> list[LookupResult.ValueType]:
         """Return the `LookupResult` of each block."""
-        state = self.table.state
-        return [
-            LOOKUP_RESULT_MISS
-            if slot is None
-            else LOOKUP_RESULT_HIT
-            if state[slot] == READY
-            else LOOKUP_RESULT_HIT_PENDING
-            for slot in self.table.index.get_many(keys)
-        ]
+        results, _ = self._examine(self.table.index.get_many(keys))
+        return results
 
     # Storing
 
@@ -164,11 +157,21 @@ class Tier:
 
     def pin(self, keys: Sequence[bytes]) -> list[int | None]:
         """Take a lease on each readable block, once for a key named twice; return their slots."""
-        found = self._readable(self.table.index.get_many(keys))
-        slots = _each_once(found)
-        self.counters.loaded += len(slots)
-        self.occupancy.hold(slots)
-        return found
+        _, readable = self._examine(self.table.index.get_many(keys))
+        self._hold_once(readable)
+        return readable
+
+    def load(
+        self, request_id: str, keys: Sequence[bytes]
+    ) -> tuple[list[LookupResult.ValueType], list[int | None]]:
+        """Look up, pin what is readable, and stamp what is here; return results and slots."""
+        found = self.table.index.get_many(keys)
+        results, readable = self._examine(found)
+        self._hold_once(readable)
+        here = _each_once(found)
+        if here:
+            self.occupancy.policy.stamp(request_id, here)
+        return results, readable
 
     # Removing
 
@@ -228,13 +231,32 @@ class Tier:
             return slots
         return [slot for slot in slots if table.origin[slot].space.namespace is namespace]
 
-    def _readable(self, found: list[int | None]) -> list[int | None]:
-        """Return slots with None in place of those that are not readable."""
+    def _examine(
+        self, found: list[int | None]
+    ) -> tuple[list[LookupResult.ValueType], list[int | None]]:
+        """Return the result of each block, and its slot where it is readable."""
         state = self.table.state
         slots = [slot for slot in found if slot is not None]
-        if len(slots) == len(found) and gather(slots)(state).count(READY) == len(found):
-            return found
-        return [slot if slot is not None and state[slot] == READY else None for slot in found]
+        if slots and len(slots) == gather(slots)(state).count(READY) == len(found):
+            return [LOOKUP_RESULT_HIT] * len(found), found
+        results = [
+            LOOKUP_RESULT_MISS
+            if slot is None
+            else LOOKUP_RESULT_HIT
+            if state[slot] == READY
+            else LOOKUP_RESULT_HIT_PENDING
+            for slot in found
+        ]
+        readable = [
+            slot if result == LOOKUP_RESULT_HIT else None
+            for slot, result in zip(found, results, strict=True)
+        ]
+        return results, readable
+
+    def _hold_once(self, readable: Sequence[int | None]) -> None:
+        slots = _each_once(readable)
+        self.counters.loaded += len(slots)
+        self.occupancy.hold(slots)
 
     def _missing_room(self, needed: int, residents: Sequence[int]) -> int:
         table, occupancy = self.table, self.occupancy
