@@ -175,7 +175,7 @@ class FakeNode:
         tokens = b"".join(t.to_bytes(4, "little") for b in blocks for t in b.tokens)
         if tokens:
             full = encode_stored(header, *columns, tokens)
-        return Part(STORED, tier.index, tier.medium, first.namespace, basic, full)
+        return Part(STORED, tier.index, tier.medium, first.namespace, basic, full, len(blocks))
 
 
 def _removed(tier: TierInfo, blocks: list[Block]) -> Part:
@@ -183,7 +183,7 @@ def _removed(tier: TierInfo, blocks: list[Block]) -> Part:
     header = removed_header(tier.name, tier.medium, first.namespace, first.group, first.scope)
     hashes = b"".join(b.block_hash for b in blocks)
     message = encode_removed(header, RemovalReason.REMOVAL_REASON_EVICTED, hashes)
-    return Part(REMOVED, tier.index, tier.medium, first.namespace, message, message)
+    return Part(REMOVED, tier.index, tier.medium, first.namespace, message, message, len(blocks))
 
 
 def _by_header(blocks: Sequence[Block]) -> list[list[Block]]:

@@ -72,8 +72,7 @@ class Fold:
             self.view.update(self._blocks(stored))
 
     def _synced(self, message: WatchEventsResponse) -> None:
-        if not self.synced:
-            assert message.synced.blocks == len(self.view)
+        assert message.synced.blocks == len(self.view)
         self.synced = True
 
     def _batches(self, message: WatchEventsResponse) -> None:

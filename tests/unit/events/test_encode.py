@@ -17,6 +17,8 @@ from kvtier.v1.block_pb2 import Medium, RemovalReason
 from kvtier.v1.event_service_pb2 import BlockRemoved, BlockStored, EventBatches, TierCleared
 from kvtier.wire.framing import bytes_field
 
+from .virtual_time import patient
+
 _names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=40)
 _numbers = st.integers(0, 2**32 - 1)
 _positions = st.integers(0, 2**63)
@@ -25,6 +27,7 @@ _scopes = st.binary(max_size=32)
 _runs = st.lists(st.tuples(st.integers(1, 300), _positions), min_size=1, max_size=12)
 
 
+@patient
 @given(
     tier=_names,
     medium=st.integers(1, 2),
@@ -69,6 +72,7 @@ def test_a_stored_event_parses_as_blockstored(
     )
 
 
+@patient
 @given(st.lists(_numbers, min_size=1, max_size=200))
 def test_token_ids_are_added_to_the_same_event(token_ids: list[int]) -> None:
     """With token ids an event says the same and the token ids too."""
@@ -83,6 +87,7 @@ def test_token_ids_are_added_to_the_same_event(token_ids: list[int]) -> None:
     assert without == BlockStored.FromString(plain)
 
 
+@patient
 @given(
     tier=_names,
     medium=st.integers(1, 2),
@@ -118,6 +123,7 @@ def test_a_removed_event_parses_as_blockremoved(
     )
 
 
+@patient
 @given(_names, st.integers(1, 2), _spaces | st.just(b""))
 def test_a_cleared_event_parses_as_tiercleared(tier: str, medium: int, namespace: bytes) -> None:
     """A clear names its tier, and its namespace when it was for one only."""

@@ -11,7 +11,7 @@ from kvtier.v1.event_service_pb2 import EventView
 
 from .fakes import CPU, GPU, READY, Block, FakeNode, block, space_of
 from .reader import Reader, serve
-from .virtual_time import virtual_time
+from .virtual_time import patient, virtual_time
 
 _TIERS = (TierInfo(0, "gpu0", GPU, READY), TierInfo(1, "cpu0", CPU, READY))
 _BLOCKS = [
@@ -69,7 +69,7 @@ def _without_tokens(view: set[tuple[str, Block]]) -> set[tuple[str, Block]]:
     return {(tier, held._replace(tokens=())) for tier, held in view}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(patient, max_examples=200)
 @given(
     steps=st.lists(_step, max_size=60),
     max_batches=st.sampled_from([1, 3, 8, 1000]),

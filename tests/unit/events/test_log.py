@@ -11,7 +11,7 @@ from kvtier.server.events.log import EventLog, Lagged
 from kvtier.server.events.parts import CLEARED, REMOVED, STORED, Part
 from kvtier.v1.event_service_pb2 import EventBatches
 
-from .virtual_time import now, virtual_time
+from .virtual_time import now, patient, virtual_time
 
 
 def _part(field: int = CLEARED, size: int = 10, full: bytes | None = None) -> Part:
@@ -35,6 +35,7 @@ def test_sequences_start_at_one_without_a_gap() -> None:
     assert (log.head, log.oldest) == (6, 2)
 
 
+@patient
 @given(
     st.lists(st.integers(1, 120), max_size=60), st.integers(1, 9), st.sampled_from([1, 200, 900])
 )

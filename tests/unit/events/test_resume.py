@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
+from kvtier.server.events.source import TierInfo
 from kvtier.v1.block_pb2 import Position
 from kvtier.v1.event_service_pb2 import NodePosition
 
-from .fakes import EPOCH, FakeNode, block
+from .fakes import CPU, EPOCH, GPU, READY, FakeNode, block, space_of
 from .fold import Fold
 from .reader import Reader, serve
 from .virtual_time import virtual_time
@@ -101,6 +102,34 @@ async def test_a_quiet_node_confirms_its_head() -> None:
     await asyncio.sleep(0.1)
 
     assert reader.kinds == ["state", "namespace", "namespace", "synced"]
+
+
+@pytest.mark.parametrize("namespaces", [(), (1,), (2,)])
+@virtual_time
+async def test_a_confirmed_position_tells_the_blocks_of_then(namespaces: tuple[int, ...]) -> None:
+    """Whatever was stored, removed or cleared since, synced counts what there was then."""
+    node = FakeNode(TierInfo(0, "gpu0", GPU, READY), TierInfo(1, "cpu0", CPU, READY))
+    reader = Reader(serve(node), namespaces=[space_of(n) for n in namespaces]).start()
+    for tier in (0, 1):
+        node.store(*[block(n, namespace=1 + n % 2) for n in range(5)], tier=tier)
+    await asyncio.sleep(0.1)
+    await reader.leave()
+    at = reader.fold.through
+
+    node.remove(block(0), tier=1)
+    node.clear(space_of(2), tier=1)
+    node.store(block(10), block(11, namespace=2), tier=1)
+    node.clear(tier=1)
+    node.clear(tier=1)
+    node.store(block(12, namespace=2), tier=0)
+    reader.messages.clear()
+    reader.start()
+    await asyncio.sleep(0.1)
+
+    synced = [(m.through, m.synced.blocks) for m in reader.messages if m.HasField("synced")]
+    assert synced == [(at, {(): 10, (1,): 6, (2,): 4}[namespaces])]
+    wanted = {space_of(n) for n in namespaces or (1, 2)}
+    assert reader.fold.view == {(t, b) for t, b in node.contents() if b.namespace in wanted}
 
 
 @virtual_time

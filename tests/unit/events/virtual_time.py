@@ -6,6 +6,8 @@ import selectors
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 
 class _JumpingSelector(selectors.DefaultSelector):
     """Turns every wait for a timer into a jump of the clock."""
@@ -40,6 +42,10 @@ def virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
             runner.run(test(*args, **kwargs))  # type: ignore[arg-type]
 
     return run
+
+
+# Examples take as long as they take: a busy machine is no failure.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def now() -> float:

@@ -1,12 +1,10 @@
 """Reading the log for followers, who share what they read with those who asked for the same."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kvtier.server.events.filter import EventFilter
-from kvtier.server.events.log import EventLog
+from kvtier.server.events.log import READ_AT_MOST, EventLog
 from kvtier.server.events.messages import Messages
-
-_READ_AT_MOST: Final = 4096
 
 
 class Delivery(NamedTuple):
@@ -64,7 +62,7 @@ class Feed:
     def _read(self, told: int, cursor: int, limit: int) -> Delivery:
         chosen: list[bytes] = []
         size = 0
-        for entry in self._log.read(cursor, min(limit, cursor + _READ_AT_MOST)):
+        for entry in self._log.read(cursor, min(limit, cursor + READ_AT_MOST)):
             chunk = self.wanted.select(entry)
             size += len(chunk)
             if chosen and size > self._message_bytes:

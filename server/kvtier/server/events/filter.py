@@ -45,6 +45,14 @@ class EventFilter:
             return whole
         return encode_batch(entry.sequence, passing) if passing else b""
 
+    def change(self, entry: Entry) -> int:
+        """Return how many more blocks pass since a batch; negative for fewer."""
+        return sum(
+            blocks
+            for tier, medium, namespace, blocks in entry.changes
+            if self.passes_tier(tier, medium) and self.passes_namespace(namespace)
+        )
+
     def _passing_parts(self, entry: Entry, whole: bytes) -> list[bytes]:
         passing = []
         end = len(whole)

@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from kvtier.server.events.feed import Feed
 from kvtier.server.events.line import Line
-from kvtier.server.events.log import EventLog, Lagged
+from kvtier.server.events.log import READ_AT_MOST, EventLog, Lagged
 from kvtier.server.events.snapshot import SnapshotSlots, pages, ready_blocks, slices
 from kvtier.server.events.source import EventSource
 from kvtier.v1.block_pb2 import Position
@@ -82,20 +82,39 @@ class Follower:
         """
         if position is None:
             await self._recover(ResetReason.RESET_REASON_NO_POSITION)
-        elif (reason := reset_reason(self._log, position)) is not None:
-            await self._recover(reason)
         else:
-            await self._resume(position.sequence)
+            await self._resume(position)
         while True:
             try:
                 await self._follow()
             except Lagged:
                 await self._recover(ResetReason.RESET_REASON_LAGGED)
 
-    async def _resume(self, sequence: int) -> None:
+    async def _resume(self, position: Position) -> None:
+        reason = reset_reason(self._log, position)
+        if reason is None:
+            try:
+                await self._confirm(position.sequence)
+            except Lagged:
+                reason = ResetReason.RESET_REASON_LAGGED
+        if reason is not None:
+            await self._recover(reason)
+
+    async def _confirm(self, sequence: int) -> None:
+        blocks = await self._blocks_at(sequence)
         self._cursor = self._line.told = sequence
         await self._line.introduce()
-        await self._line.synced(sequence, ready_blocks(self._source, self._feed.wanted))
+        await self._line.synced(sequence, blocks)
+
+    async def _blocks_at(self, sequence: int) -> int:
+        """Return how many blocks passed at a position: those of now, less what changed since."""
+        head, blocks = self._log.head, ready_blocks(self._source, self._feed.wanted)
+        while sequence < head:
+            entries = self._log.read(sequence, min(head, sequence + READ_AT_MOST))
+            blocks -= sum(map(self._feed.wanted.change, entries))
+            sequence = entries[-1].sequence
+            await asyncio.sleep(0)
+        return blocks
 
     async def _recover(self, reason: ResetReason.ValueType) -> None:
         for _ in range(_RESETS_AT_MOST - 1):

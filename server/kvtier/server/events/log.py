@@ -1,12 +1,16 @@
 """The node's event log: one ring of encoded batches, which followers read by position."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from kvtier.server.events.bell import Bell
+from kvtier.server.events.counts import BlockCounts, Change
 from kvtier.server.events.encode import encode_batch
 from kvtier.server.events.parts import Part
 from kvtier.wire.framing import bytes_field_header
+
+# Batches after which a reader gives the loop back.
+READ_AT_MOST: Final = 4096
 
 Span: TypeAlias = tuple[int, int, bytes, int, int]
 
@@ -24,12 +28,14 @@ class Entry(NamedTuple):
         full: The same in the FULL view; the same object where there are no token ids.
         spans: For each part, in order: tier, medium, namespace, and the bytes that it takes in
             `basic` and in `full`. Plain tuples, which the garbage collector need not visit.
+        changes: By how many blocks the batch changed which tier and namespace.
     """
 
     sequence: int
     basic: bytes
     full: bytes
     spans: tuple[Span, ...]
+    changes: tuple[Change, ...]
 
     @property
     def size(self) -> int:
@@ -37,7 +43,7 @@ class Entry(NamedTuple):
         return len(self.basic) + (0 if self.full is self.basic else len(self.full))
 
 
-_NOTHING = Entry(0, b"", b"", ())
+_NOTHING = Entry(0, b"", b"", (), ())
 
 
 class EventLog:
@@ -68,6 +74,7 @@ class EventLog:
         self._max_bytes = max_bytes
         self._ring = [_NOTHING] * max_batches
         self._bell = Bell()
+        self._counts = BlockCounts()
 
     def append(self, parts: Sequence[Part]) -> int:
         """Add one batch and wake whoever waits for it.
@@ -79,7 +86,7 @@ class EventLog:
             The batch's sequence.
         """
         assert parts
-        entry = _encode(self.head + 1, parts)
+        entry = _encode(self.head + 1, parts, self._counts)
         if self.head - self.oldest == len(self._ring):
             self._drop_oldest()
         self.head = entry.sequence
@@ -127,10 +134,11 @@ class EventLog:
         self._ring[place] = _NOTHING
 
 
-def _encode(sequence: int, parts: Sequence[Part]) -> Entry:
+def _encode(sequence: int, parts: Sequence[Part], counts: BlockCounts) -> Entry:
     basic: list[bytes] = []
     full: list[bytes] = []
     spans: list[Span] = []
+    changes: list[Change] = []
     differ = False
     last = 0
     for part in parts:
@@ -144,7 +152,7 @@ def _encode(sequence: int, parts: Sequence[Part]) -> Entry:
         basic.append(tagged)
         full.append(tagged_full)
         spans.append((part.tier, part.medium, part.namespace, len(tagged), len(tagged_full)))
+        changes += counts.apply(part)
     encoded = encode_batch(sequence, basic)
-    return Entry(
-        sequence, encoded, encode_batch(sequence, full) if differ else encoded, tuple(spans)
-    )
+    encoded_full = encode_batch(sequence, full) if differ else encoded
+    return Entry(sequence, encoded, encoded_full, tuple(spans), tuple(changes))
