@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import (
     AsyncGenerator,
+    AsyncIterable,
     AsyncIterator,
     Callable,
     Mapping,
@@ -22,7 +23,12 @@ from kvtier.client.reports import LoadReport, StoreReport
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
 from kvtier.v1.result_pb2 import StoreOutcome, WriteResult
 from kvtier.v1.tier_service_pb2 import PrepareStoreRequest, PrepareStoreResponse
-from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadTarget, WriteBlocksRequest
+from kvtier.v1.transfer_service_pb2 import (
+    ReadBlocksRequest,
+    ReadTarget,
+    WriteBlocksRequest,
+    WriteBlocksResponse,
+)
 from kvtier.wire.errors import quote
 
 if TYPE_CHECKING:
@@ -128,30 +134,22 @@ class TransferCalls(Calls):
             return await self._write_in_turns(first, views)
         for chunk in cut(views.items()):
             first.MergeFrom(_request(chunk))
-        answer = await self._connection.call(self._connection.write_at_once, first)
-        return _report(
-            answer.prepared, dict(zip(answer.block_indexes, answer.results, strict=False))
-        )
+        async with self._moving() as moved:
+            return await _collect(self._connection.write_at_once(first), asyncio.Future(), moved)
 
     async def _write_in_turns(
         self, first: WriteBlocksRequest, views: Mapping[int, memoryview]
     ) -> StoreReport:
         prepared: asyncio.Future[PrepareStoreResponse] = asyncio.Future()
-        results: dict[int, WriteResult.ValueType] = {}
         async with self._moving() as moved:
             requests = _offer_requests(first, views, prepared, moved)
             try:
-                async for answer in self._connection.transfers.WriteBlocks(requests):
-                    moved()
-                    if answer.HasField("prepared") and not prepared.done():
-                        prepared.set_result(answer.prepared)
-                    results.update(zip(answer.block_indexes, answer.results, strict=False))
+                return await _collect(
+                    self._connection.transfers.WriteBlocks(requests), prepared, moved
+                )
             finally:
                 # Else the writer would wait for ever for the answer to an offer that failed.
                 prepared.cancel()
-        if prepared.cancelled():
-            raise framing_error("the offer was not answered")
-        return _report(prepared.result(), results)
 
     async def _read(self, request: ReadBlocksRequest, sizes: Sequence[int]) -> LoadReport:
         assembly = Assembly(sizes)
@@ -192,14 +190,26 @@ class TransferCalls(Calls):
             raise self._connection.failure(error) from None
 
 
-def _report(
-    prepared: PrepareStoreResponse, results: Mapping[int, WriteResult.ValueType]
+async def _collect(
+    answers: AsyncIterable[WriteBlocksResponse],
+    prepared: "asyncio.Future[PrepareStoreResponse]",
+    moved: Moved,
 ) -> StoreReport:
+    """Read the answers to an offer, and pass on the first as soon as it is there."""
+    results: dict[int, WriteResult.ValueType] = {}
+    async for answer in answers:
+        moved()
+        if answer.HasField("prepared") and not prepared.done():
+            prepared.set_result(answer.prepared)
+        results.update(zip(answer.block_indexes, answer.results, strict=False))
+    if not prepared.done():
+        raise framing_error("the offer was not answered")
+    told = prepared.result()
     unwritten = WriteResult.WRITE_RESULT_UNSPECIFIED
     return StoreReport(
-        outcomes=tuple(prepared.outcomes),
-        evicted=tuple(prepared.evicted),
-        results=tuple(results.get(i, unwritten) for i in range(len(prepared.outcomes))),
+        outcomes=tuple(told.outcomes),
+        evicted=tuple(told.evicted),
+        results=tuple(results.get(i, unwritten) for i in range(len(told.outcomes))),
     )
 
 
