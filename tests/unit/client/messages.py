@@ -39,6 +39,11 @@ OTHER = Namespace()
 OTHER.CopyFrom(NAMESPACE)
 OTHER.name = "other"
 OTHER_FINGERPRINT = fingerprint(OTHER)
+LARGE = Namespace()
+LARGE.CopyFrom(NAMESPACE)
+LARGE.name = "large"
+LARGE.block_bytes[:] = [700_000]
+LARGE_FINGERPRINT = fingerprint(LARGE)
 
 
 def hash_of(number: int) -> bytes:

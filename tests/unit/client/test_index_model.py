@@ -1,0 +1,52 @@
+"""An index equals plain sets."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvtier.client import BlockIndex
+
+from .indexing import (
+    any_step,
+    apply,
+    chain_of,
+    happen,
+    key,
+    keys,
+    walk,
+)
+from .messages import (
+    FINGERPRINT,
+    Script,
+)
+
+
+@given(st.lists(any_step, max_size=30), st.lists(st.integers(0, 20), max_size=8))
+def test_the_view_equals_plain_sets(steps: list[Any], chain: list[int]) -> None:
+    """After any batches and snapshots of three nodes, every answer is that of plain sets."""
+    index = BlockIndex()
+    scripts = [Script(f"n{number}") for number in range(3)]
+    model: dict[tuple[str, str], set[int]] = {}
+    for script in scripts:
+        apply(index, *script.start())
+
+    for number, kind, events in steps:
+        apply(index, *happen(scripts[number], kind, events, model))
+    lengths = index.prefix(FINGERPRINT, 0, b"", chain_of(*chain))
+
+    assert index.bad_events == 0
+    for (node, tier), numbers in model.items():
+        assert index.blocks(node, tier) == keys(*numbers)
+        assert index.count(node, tier) == len(numbers)
+        assert lengths.tiers.get((node, tier), 0) == walk(chain, numbers)
+    for script in scripts:
+        node = script.node_id
+        union = set().union(*(numbers for (n, _), numbers in model.items() if n == node))
+        assert lengths.nodes[node] == walk(chain, union)
+        held = index.held(node, FINGERPRINT, 0, b"", chain_of(*chain))
+        assert held == [number in union for number in chain]
+    for number in range(21):
+        assert set(index.locate(key(number))) == {
+            place for place, numbers in model.items() if number in numbers
+        }

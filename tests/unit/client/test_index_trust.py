@@ -1,0 +1,145 @@
+"""An index says how far it can be trusted."""
+
+from typing import Any
+
+import pytest
+
+from kvtier.client import BlockIndex, Quality
+from kvtier.v1.event_service_pb2 import (
+    BlockStored,
+    TierState,
+)
+from kvtier.v1.namespace_pb2 import Namespace
+
+from .indexing import (
+    DOWN,
+    LIVE,
+    SUSPECT,
+    apply,
+    key,
+    keys,
+    source_said,
+)
+from .messages import (
+    FINGERPRINT,
+    OTHER,
+    Script,
+    cleared,
+    removed,
+    stored,
+)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        BlockStored(tier="cpu0", namespace=FINGERPRINT, block_hashes=b"1234567"),
+        BlockStored(tier="cpu0", namespace=FINGERPRINT, block_hashes=b""),
+        BlockStored(tier="cpu0", namespace=b"?" * 32, block_hashes=b"12345678"),
+        BlockStored(tier="cpu9", namespace=FINGERPRINT, block_hashes=b"12345678"),
+        BlockStored(tier="", namespace=FINGERPRINT, block_hashes=b"12345678"),
+        removed(1, tier="cpu9"),
+        removed(1, namespace=b"?" * 32),
+        cleared(tier="cpu9"),
+    ],
+)
+def test_an_event_that_makes_no_sense_is_counted_and_passed_over(
+    index: BlockIndex, script: Script, bad: Any
+) -> None:
+    """The good events around it are applied, and the view no longer claims to be exact."""
+    apply(index, script.tier("cpu0"), *script.start(stored(1)))
+
+    apply(index, script.batch(bad, stored(2)), script.batch(stored(3)))
+
+    assert index.bad_events == 1
+    assert index.blocks("node", "cpu0") == keys(1, 2, 3)
+    assert index.quality("node") is Quality.STALE
+
+    apply(index, *script.start(stored(1, 2, 3)))
+
+    assert index.quality("node") is Quality.EXACT
+
+
+@pytest.mark.parametrize(("field", "value"), [("tokens_per_block", 0), ("hash_width", 0)])
+def test_a_description_that_makes_no_sense_is_counted_and_passed_over(
+    index: BlockIndex, script: Script, field: str, value: int
+) -> None:
+    """A block size or a hash width of 0 reaches no arithmetic, and good events go on."""
+    bad = Namespace()
+    bad.CopyFrom(OTHER)
+    setattr(bad, field, value)
+
+    apply(index, *script.start(), script.namespace(bad), script.batch(stored(1)))
+
+    assert index.bad_events == 1
+    assert index.blocks("node", "cpu0") == keys(1)
+
+
+def test_a_duplicate_within_an_event_counts_once(index: BlockIndex, script: Script) -> None:
+    """Counts stay right when a hash comes twice."""
+    apply(index, *script.start(), script.batch(stored(1, 1, 2)))
+    assert index.count("node", "cpu0") == 2
+
+    apply(index, script.batch(removed(1, 1)))
+
+    assert index.count("node", "cpu0") == 1
+
+
+def test_a_view_that_differs_from_the_nodes_count_is_not_exact(
+    index: BlockIndex, script: Script
+) -> None:
+    """The number in synced is checked, so that a loss on the way does not go unnoticed."""
+    apply(index, script.reset(), script.namespace(), script.page(stored(1)), script.synced(2))
+
+    assert index.bad_events == 1
+    assert index.quality("node") is Quality.STALE
+
+
+def test_quality_follows_the_state_of_the_source(index: BlockIndex, script: Script) -> None:
+    """Out of reach or suspect is STALE, and the view stays; resumed is EXACT again."""
+    assert index.quality("node") is Quality.UNKNOWN
+    apply(index, script.reset(), script.namespace(), script.page(stored(1)))
+    assert index.quality("node") is Quality.UNKNOWN
+    assert index.position("node") is None
+    apply(index, script.synced(1))
+    assert index.quality("node") is Quality.EXACT
+
+    for state in (SUSPECT, DOWN):
+        apply(index, source_said("node", state))
+        assert index.quality("node") is Quality.STALE
+        assert index.blocks("node", "cpu0") == keys(1)
+
+    apply(index, script.synced(1), source_said("node", LIVE))
+    assert index.quality("node") is Quality.EXACT
+
+
+def test_a_silent_tier_is_unknown(index: BlockIndex, script: Script) -> None:
+    """What a tier without events holds cannot be known, whatever the node's state."""
+    silent = TierState.TIER_STATE_SILENT
+
+    apply(index, *script.start(stored(1)), script.tier("cpu0"), script.tier("fs0", silent))
+
+    assert index.tiers("node") == ["cpu0", "fs0"]
+    assert index.quality("node", "fs0") is Quality.UNKNOWN
+    assert index.quality("node", "cpu0") is Quality.EXACT
+    assert index.quality("node") is Quality.EXACT
+
+
+def test_a_message_without_a_node_is_ignored(index: BlockIndex) -> None:
+    """The state of a source that is not known yet names nobody."""
+    apply(index, source_said("", DOWN))
+
+    assert index.nodes() == []
+
+
+def test_nothing_of_a_forgotten_node_is_left(index: BlockIndex) -> None:
+    """Its blocks, its position and its name go; the others stay."""
+    one, two = Script("one"), Script("two")
+    apply(index, *one.start(stored(1)), one.reset(), one.page(stored(2)), *two.start(stored(1)))
+
+    index.forget("one")
+
+    assert index.nodes() == ["two"]
+    assert index.blocks("one", "cpu0") == set()
+    assert index.locate(key(1)) == [("two", "cpu0")]
+    assert index.quality("one") is Quality.UNKNOWN
