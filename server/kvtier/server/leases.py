@@ -44,10 +44,9 @@ class Lease:
         tier: The tier of the slots.
         namespace: The namespace of the blocks.
         request: Digest of the request that took it.
-        slots: The slots, each once.
-        places: The place in the request of each slot's block.
+        slots: The slot of each block that it holds, by the block's first place in the request.
         block_bytes: Bytes of the block at each place of the request.
-        aliases: For a further place of a block: its first place.
+        aliases: For a further place of a block that it held: its first place.
         generation: The life of this lease.
         expires: When it ends by itself, on the monotonic clock.
         due: When it is next looked at whether it has expired.
@@ -61,8 +60,7 @@ class Lease:
     tier: Tier
     namespace: NamespaceInfo
     request: bytes
-    slots: Sequence[int]
-    places: Sequence[int]
+    slots: dict[int, int]
     block_bytes: Sequence[int]
     aliases: dict[int, int]
     generation: int = 0
@@ -70,13 +68,6 @@ class Lease:
     due: float = inf
     answer: bytes = b""
     writing: set[int] = field(default_factory=set)
-
-    def drop(self, slots: Sequence[int]) -> None:
-        """Take slots out of the lease, once they are let go or published."""
-        gone = set(slots)
-        kept = [(s, p) for s, p in zip(self.slots, self.places, strict=True) if s not in gone]
-        self.slots = [slot for slot, _ in kept]
-        self.places = [place for _, place in kept]
 
     def reference(self) -> block_pb2.Lease:
         """Return the lease as callers name it."""
@@ -90,11 +81,11 @@ class _Ended:
     request: bytes
     how: End
     answer: bytes
-    outcome: bytes
+    outcome: bytes | None
     until: float
 
     def size(self) -> int:
-        return _ENDED_OVERHEAD + len(self.answer) + len(self.outcome)
+        return _ENDED_OVERHEAD + len(self.answer) + len(self.outcome or b"")
 
 
 class Leases:
@@ -219,14 +210,20 @@ class Leases:
         """Return the open leases of an owner."""
         return list(self._owners.get(owner, {}).values())
 
-    def end(self, lease: Lease, how: End, outcome: bytes = b"") -> None:
-        """Take a lease off the books, once its slots are let go."""
+    def end(self, lease: Lease, how: End, outcome: bytes | None = None) -> None:
+        """Take a lease off the books, once its slots are let go.
+
+        Args:
+            lease: The lease.
+            how: How it ended.
+            outcome: The encoded answer that a repeated completion gets; None refuses it.
+        """
         del self._open[lease.id]
         mine = self._owners[lease.owner]
         del mine[lease.id]
         if not mine:
             del self._owners[lease.owner]
-        lease.slots = ()
+        lease.slots = {}
         until = self._clock.monotonic() + _REMEMBER_SECONDS
         self._remember(
             lease.id,
@@ -235,7 +232,7 @@ class Leases:
 
     def let_go(self, lease: Lease, how: End) -> None:
         """End a lease that was not completed: what it reserved or pinned is free again."""
-        release_slots(lease, lease.slots)
+        release_slots(lease, list(lease.slots.values()))
         self.end(lease, how)
 
     def expire(self) -> None:

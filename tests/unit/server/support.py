@@ -16,6 +16,7 @@ from kvtier.server.services.tier_service import TierService
 from kvtier.server.services.transfer_service import TransferService
 from kvtier.server.stores.base import span
 from kvtier.server.tiers.tier import Tier
+from kvtier.v1 import block_pb2
 from kvtier.v1.block_pb2 import MEDIUM_CPU, BlockRun, BlockSet, RemovalReason
 from kvtier.v1.event_service_pb2 import EventBatch, EventBatches
 from kvtier.v1.result_pb2 import LookupResult
@@ -91,9 +92,7 @@ class LocalNode:
         """Return a lease id that was not used yet."""
         return next(self._ids).to_bytes(16, "big")
 
-    def offer(
-        self, *runs: BlockRun, owner: str = "engine", **fields: Any
-    ) -> PrepareStoreRequest:
+    def offer(self, *runs: BlockRun, owner: str = "engine", **fields: Any) -> PrepareStoreRequest:
         """Return an offer to the first tier."""
         return PrepareStoreRequest(
             tier=TIER,
@@ -111,14 +110,18 @@ class LocalNode:
 
     def fill(self, lease: Lease, blocks: Sequence[object]) -> None:
         """Write the blocks of an offer, given in its order, that its lease is to write."""
-        for slot, place in zip(lease.slots, lease.places, strict=True):
+        for place, slot in lease.slots.items():
             data = payload(blocks[place])
             lease.tier.store.write(lease.tier.position_of(slot), data)
             lease.tier.mark_written([slot], [xxh3_64_intdigest(data)])
 
     def complete(self, lease: Lease, **fields: Any) -> CompleteStoreResponse:
         """Complete a store lease."""
-        request = CompleteStoreRequest(lease=lease.reference(), **fields)
+        return self.complete_by(lease.reference(), **fields)
+
+    def complete_by(self, reference: block_pb2.Lease, **fields: Any) -> CompleteStoreResponse:
+        """Complete a store lease by its reference."""
+        request = CompleteStoreRequest(lease=reference, **fields)
         return CompleteStoreResponse.FromString(self.tiers.complete_store(request))
 
     def store(self, *blocks: object, request_id: str = "", **fields: Any) -> list[bytes]:

@@ -188,7 +188,7 @@ def _leases_on(node: Node, key: bytes) -> Sequence[BlockLease]:
     found = []
     for lease in node.leases:
         slot = lease.tier.table.index.get(key)
-        if slot is not None and slot in lease.slots:
+        if slot is not None and slot in lease.slots.values():
             left = Duration()
             left.FromNanoseconds(max(0, int((lease.expires - now) * 1e9)))
             found.append(

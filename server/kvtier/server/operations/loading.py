@@ -1,5 +1,7 @@
 """PrepareLoad and CompleteLoad."""
 
+from collections.abc import Sequence
+
 from google.protobuf.duration_pb2 import Duration
 from xxhash import xxh3_128_digest
 
@@ -30,7 +32,7 @@ def complete_load(node: Node, request: CompleteLoadRequest) -> bytes:
     if outcome is not None:
         return outcome
     lease = node.leases.find(request.lease, LOAD)
-    lease.tier.occupancy.unpin(lease.slots)
+    lease.tier.occupancy.unpin(list(lease.slots.values()))
     outcome = CompleteLoadResponse().SerializeToString()
     node.leases.end(lease, End.COMPLETED, outcome)
     return outcome
@@ -48,7 +50,7 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
     found = tier.pin(keys)
     for other in node.tiers:
         other.stamp(request_id, keys)
-    pinned = {slot: place for place, slot in reversed(list(enumerate(found))) if slot is not None}
+    slots, aliases = _by_place(found)
     lease = Lease(
         read_lease_id(request.lease_id),
         owner,
@@ -56,14 +58,13 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
         tier,
         namespace,
         digest,
-        list(pinned),
-        list(pinned.values()),
+        slots,
         [
             namespace.block_bytes[blocks.group]
             for blocks in request.blocks
             for _ in range(len(blocks.block_hashes) // namespace.hash_width)
         ],
-        {},
+        aliases,
     )
     node.leases.open(lease, ttl)
     left = Duration()
@@ -71,3 +72,13 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
     response = PrepareLoadResponse(lease=lease.reference(), ttl=left, results=results)
     lease.answer = response.SerializeToString()
     return lease
+
+
+def _by_place(found: Sequence[int | None]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return each slot by its first place, and that first place by each further one."""
+    first: dict[int, int] = {}
+    aliases: dict[int, int] = {}
+    for place, slot in enumerate(found):
+        if slot is not None and first.setdefault(slot, place) != place:
+            aliases[place] = first[slot]
+    return {place: slot for slot, place in first.items()}, aliases

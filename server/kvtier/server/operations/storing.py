@@ -70,8 +70,7 @@ def open_store(
         tier,
         namespace,
         digest,
-        reservation.slots,
-        reservation.places,
+        dict(zip(reservation.places, reservation.slots, strict=True)),
         [run.space.block_bytes for run in runs for _ in run.hashes],
         reservation.aliases,
     )
@@ -104,7 +103,7 @@ def publish_lease(lease: Lease, failed: set[int]) -> list[CompleteResult.ValueTy
     results = [NOT_LEASED] * len(lease.block_bytes)
     written: list[int] = []
     rest: list[int] = []
-    for slot, place in zip(lease.slots, lease.places, strict=True):
+    for place, slot in lease.slots.items():
         result = _result(state[slot], failed=place in failed)
         results[place] = result
         (written if result == STORED else rest).append(slot)

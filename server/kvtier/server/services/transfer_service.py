@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 
-from kvtier.server.leases import LOAD, STORE, End, Lease, release_slots
+from kvtier.server.leases import LOAD, STORE, End, Lease
 from kvtier.server.node import Node
 from kvtier.server.operations.requests import read_keys, read_lease_id
 from kvtier.server.operations.storing import open_store, request_digest
 from kvtier.server.services.rpc import Send
-from kvtier.server.tiers.table import DOOMED, WRITTEN
+from kvtier.server.tiers.table import DOOMED
 from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.pieces import cut
 from kvtier.server.transfers.reader import BlockReader
@@ -74,6 +74,7 @@ class TransferService:
             async for message in _with_first(first, requests):
                 writer.check_open()
                 results = await writer.write(cut(message, lease.block_bytes))
+                _answer_aliases(lease, results)
                 if results:
                     await send(_response(results))
         finally:
@@ -108,7 +109,7 @@ class TransferService:
                     response.MergeFrom(_response(results))
                     await send(response)
                     response = WriteBlocksResponse()
-                if answered.issuperset(lease.places):
+                if answered.issuperset(lease.slots):
                     break
             incomplete = _incomplete(lease, answered)
             how = End.COMPLETED
@@ -122,9 +123,11 @@ class TransferService:
 
     async def _read_lease(self, lease: Lease, send: Send) -> None:
         slots: list[int | None] = [None] * len(lease.block_bytes)
-        for place, slot in zip(lease.places, lease.slots, strict=True):
+        for place, slot in lease.slots.items():
             slots[place] = slot
-        with _held(lease.tier, lease.slots):
+        for place, first in lease.aliases.items():
+            slots[place] = slots[first]
+        with _held(lease.tier, list(lease.slots.values())):
             async for message in self._read(lease.tier, slots, lease.block_bytes):
                 if self._node.leases.get(lease.id) is not lease:
                     raise aborted(f"lease {lease.id.hex()} ended while its blocks were read")
@@ -169,12 +172,11 @@ class TransferService:
 
 @contextmanager
 def _held(tier: Tier, slots: Sequence[int]) -> Iterator[None]:
-    held = list(slots)
-    tier.occupancy.hold(held)
+    tier.occupancy.hold(slots)
     try:
         yield
     finally:
-        tier.occupancy.unpin(held)
+        tier.occupancy.unpin(slots)
 
 
 async def _with_first(
@@ -189,32 +191,27 @@ async def _with_first(
 
 def _publish(lease: Lease, results: Results) -> None:
     """Make blocks readable as soon as they are whole, and answer for both places of a key."""
-    done = [
-        slot
-        for place, slot in zip(lease.places, lease.slots, strict=True)
-        if results.get(place) == WRITE_RESULT_WRITTEN and lease.tier.table.state[slot] == WRITTEN
-    ]
-    lease.tier.publish(done)
-    lease.drop(done)
-    for place, result in results.items():
-        if result == WRITE_RESULT_WRITTEN:
-            results[place] = WRITE_RESULT_STORED
-    for place, original in lease.aliases.items():
-        if original in results:
-            results[place] = results[original]
+    done = [place for place, result in results.items() if result == WRITE_RESULT_WRITTEN]
+    lease.tier.publish([lease.slots.pop(place) for place in done])
+    results.update(dict.fromkeys(done, WRITE_RESULT_STORED))
+    _answer_aliases(lease, results)
+
+
+def _answer_aliases(lease: Lease, results: Results) -> None:
+    for place, first in lease.aliases.items():
+        if first in results:
+            results[place] = results[first]
 
 
 def _incomplete(lease: Lease, answered: set[int]) -> Results:
-    """Give back what is left of a lease; return the result of the blocks without one."""
+    """Return the results of the blocks that have none yet."""
     state = lease.tier.table.state
     results = {
         place: WRITE_RESULT_ABORTED if state[slot] == DOOMED else WRITE_RESULT_INCOMPLETE
-        for place, slot in zip(lease.places, lease.slots, strict=True)
+        for place, slot in lease.slots.items()
         if place not in answered
     }
-    slots = list(lease.slots)
-    release_slots(lease, slots)
-    lease.drop(slots)
+    _answer_aliases(lease, results)
     return results
 
 

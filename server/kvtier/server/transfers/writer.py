@@ -9,7 +9,6 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from kvtier.server.leases import Lease, Leases
 from kvtier.server.stores.base import BlockStore
 from kvtier.server.tiers.table import PENDING, WRITTEN
-from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.pieces import Piece
 from kvtier.v1.result_pb2 import (
     WRITE_RESULT_ABORTED,
@@ -40,7 +39,6 @@ class BlockWriter:
         self._leases = leases
         self._threads = threads
         self._lease = lease
-        self._slots = dict(zip(lease.places, lease.slots, strict=True))
         self._hashers: dict[int, xxh3_64] = {}
         self._reached: dict[int, int] = {}
 
@@ -54,11 +52,11 @@ class BlockWriter:
         results: dict[int, WriteResult.ValueType] = {}
         wanted = [piece for piece in pieces if self._wants(piece, results)]
         copies = [self._copy(piece) for piece in wanted]
-        tier, slots = self._lease.tier, [self._slots[piece.place] for piece in wanted]
         if sum(len(piece.data) for piece in wanted) <= INLINE_BYTES:
-            digests = _copy_all(tier.store, copies)
+            digests = _copy_all(self._lease.tier.store, copies)
         else:
-            digests = await self._copy_in_thread(tier, slots, copies)
+            slots = [self._lease.slots[piece.place] for piece in wanted]
+            digests = await self._copy_in_thread(slots, copies)
             self.check_open()
         self._settle(wanted, digests, results)
         return results
@@ -74,7 +72,7 @@ class BlockWriter:
 
     def _wants(self, piece: Piece, results: dict[int, WriteResult.ValueType]) -> bool:
         place, lease = piece.place, self._lease
-        slot = self._slots.get(place)
+        slot = lease.slots.get(place)
         if slot is None:
             return False
         state = lease.tier.table.state[slot]
@@ -95,18 +93,16 @@ class BlockWriter:
 
     def _copy(self, piece: Piece) -> _Copy:
         tier = self._lease.tier
-        position = tier.position_of(self._slots[piece.place]) + piece.offset
+        position = tier.position_of(self._lease.slots[piece.place]) + piece.offset
         whole = not piece.offset and piece.checksum is not None
         hasher = None if whole else self._hashers.setdefault(piece.place, xxh3_64())
         return position, piece.data, hasher
 
-    async def _copy_in_thread(
-        self, tier: Tier, slots: Sequence[int], copies: Sequence[_Copy]
-    ) -> list[int]:
+    async def _copy_in_thread(self, slots: Sequence[int], copies: Sequence[_Copy]) -> list[int]:
         """Copy in a thread, and hold the slots until it is done, also when the caller leaves."""
-        tier.occupancy.hold(slots)
-        loop = asyncio.get_running_loop()
+        tier, loop = self._lease.tier, asyncio.get_running_loop()
         copying = loop.run_in_executor(self._threads, _copy_all, tier.store, copies)
+        tier.occupancy.hold(slots)
         copying.add_done_callback(lambda _: tier.occupancy.unpin(slots))
         return await asyncio.shield(copying)
 
@@ -116,21 +112,21 @@ class BlockWriter:
         digests: Sequence[int],
         results: dict[int, WriteResult.ValueType],
     ) -> None:
-        lease, state = self._lease, self._lease.tier.table.state
+        tier, slots, state = self._lease.tier, self._lease.slots, self._lease.tier.table.state
         written: list[Piece] = []
         for piece, digest in zip(pieces, digests, strict=True):
             if piece.checksum is None:
                 continue
             self._finish(piece.place)
-            if state[self._slots[piece.place]] != PENDING:
+            if state[slots[piece.place]] != PENDING:
                 results[piece.place] = WRITE_RESULT_ABORTED
             elif digest != piece.checksum:
                 results[piece.place] = WRITE_RESULT_CORRUPT
             else:
                 results[piece.place] = WRITE_RESULT_WRITTEN
                 written.append(piece)
-        lease.tier.mark_written(
-            [self._slots[piece.place] for piece in written],
+        tier.mark_written(
+            [slots[piece.place] for piece in written],
             [piece.checksum or 0 for piece in written],
         )
 
