@@ -41,6 +41,7 @@ class BlockWriter:
         self._lease = lease
         self._hashers: dict[int, xxh3_64] = {}
         self._reached: dict[int, int] = {}
+        self._copying: asyncio.Future[list[int]] | None = None
 
     async def write(self, pieces: Sequence[Piece]) -> dict[int, WriteResult.ValueType]:
         """Write pieces; return what became of the blocks that ended, by place.
@@ -67,8 +68,13 @@ class BlockWriter:
             raise aborted(f"lease {self._lease.id.hex()} ended while its blocks were written")
 
     def close(self) -> None:
-        """Let other calls write the blocks that this one has begun."""
-        self._lease.writing.difference_update(self._reached)
+        """Let other calls write the blocks that this one has begun, once no copy is under way."""
+        if self._copying is None or self._copying.done():
+            self._lease.writing.difference_update(self._reached)
+        else:
+            self._copying.add_done_callback(
+                lambda _: self._lease.writing.difference_update(self._reached)
+            )
 
     def _wants(self, piece: Piece, results: dict[int, WriteResult.ValueType]) -> bool:
         place, lease = piece.place, self._lease
@@ -104,6 +110,7 @@ class BlockWriter:
         copying = loop.run_in_executor(self._threads, _copy_all, tier.store, copies)
         tier.occupancy.hold(slots)
         copying.add_done_callback(lambda _: tier.occupancy.unpin(slots))
+        self._copying = copying
         return await asyncio.shield(copying)
 
     def _settle(
