@@ -1,0 +1,1 @@
+"""The API: messages and stubs generated from the proto files beside them."""
