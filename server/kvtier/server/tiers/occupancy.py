@@ -1,5 +1,6 @@
 """The life of a tier's slots: reserved, readable, leased, draining, free."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from kvtier.server.tiers.announce import Announcer
@@ -70,10 +71,10 @@ class Occupancy:
         first = taken = 0
         for run in plan.runs:
             end = first + len(run.hashes)
-            chosen = [place - first for place in plan.fresh if first <= place < end]
-            mine = slots[taken : taken + len(chosen)]
-            self._enter_run(run, plan.keys[first:end], chosen, mine)
-            first, taken = end, taken + len(chosen)
+            to = bisect_left(plan.fresh, end, taken)
+            chosen = [place - first for place in plan.fresh[taken:to]]
+            self._enter_run(run, plan.keys[first:end], chosen, slots[taken:to])
+            first, taken = end, to
 
     def make_ready(self, slots: Sequence[int], now: float) -> Groups:
         """Make written slots readable and end their leases; return them by origin."""
