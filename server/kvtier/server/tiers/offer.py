@@ -130,7 +130,16 @@ def _plan_mixed(
             outcomes[place + i] = MISMATCH
         place = end
     residents = [slot for slot in dict.fromkeys(found) if slot is not None]
+    if len(residents) + len(first_place) < len(keys):
+        _answer_duplicates(keys, outcomes)
     return Plan(runs, keys, outcomes, list(first_place.values()), found, residents, aliases)
+
+
+def _answer_duplicates(keys: Sequence[bytes], outcomes: list[StoreOutcome.ValueType]) -> None:
+    """Answer every further place of a key as its first."""
+    first_place: dict[bytes, int] = {}
+    for place, key in enumerate(keys):
+        outcomes[place] = outcomes[first_place.setdefault(key, place)]
 
 
 def _mismatches(
