@@ -1,0 +1,112 @@
+"""`kvtier get blocks`."""
+
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import click
+
+from kvtier.cli.connect import connected, find_namespace, raise_first
+from kvtier.cli.exit import CommandError
+from kvtier.cli.keys import MAX_SCOPE, hex_bytes
+from kvtier.cli.options import Settings, common_options, pass_settings
+from kvtier.cli.output import Column, Printer, printing
+from kvtier.cli.output.messages import to_record
+from kvtier.cli.output.times import age
+from kvtier.cli.run import run
+from kvtier.client import NodeClient
+from kvtier.wire.namespaces import fingerprint
+from kvtier.wire.sizes import format_size
+
+_PAGE = 1000
+_COLUMNS = (
+    Column("NODE", lambda r: r["node_id"]),
+    Column("TIER", lambda r: r["tier"]),
+    Column("NAMESPACE", lambda r: r["namespace_name"]),
+    Column("GROUP", lambda r: str(r["group"]), right=True),
+    Column("SCOPE", lambda r: r["scope"][:12]),
+    Column("POSITION", lambda r: str(r["start_position"]), right=True),
+    Column("SIZE", lambda r: format_size(r["size_bytes"]), right=True),
+    Column("LEASES", lambda r: str(r["leases"]), right=True),
+    Column("AGE", lambda r: age(r["stored_time"]), right=True, width=4),
+    Column("HASH", lambda r: r["block_hash"]),
+)
+
+
+class _Filter(NamedTuple):
+    namespace: str | None
+    tiers: tuple[str, ...]
+    group: int | None
+    scope: bytes | None
+
+
+@click.command()
+@click.option("-n", "--namespace", help="Only this namespace, by name.")
+@click.option("--tier", "tiers", multiple=True, help="Only this tier; may be repeated.")
+@click.option("--group", type=click.IntRange(0, 63), help="Only this KV-cache group.")
+@click.option(
+    "--scope", type=hex_bytes("scope", 0, MAX_SCOPE), metavar="HEX", help="Only this scope."
+)
+@click.option("--limit", type=click.IntRange(1), help="Stop after so many blocks.")
+@common_options
+@pass_settings
+def command(settings: Settings, /, *, limit: int | None, **wanted: Any) -> None:
+    """List readable blocks.
+
+    The listing begins at once, however many blocks there are.
+    """
+    run(_list(settings, _Filter(**wanted), limit))
+
+
+async def _list(settings: Settings, wanted: _Filter, limit: int | None) -> None:
+    errors: list[CommandError] = []
+    left = limit
+    with printing(settings, _COLUMNS) as printer:
+        for endpoint in settings.endpoints:
+            try:
+                async with connected(endpoint, settings) as client:
+                    left = await _list_node(client, wanted, left, printer)
+            except CommandError as error:
+                errors.append(error)
+            if left == 0:
+                break
+        raise_first(errors)
+
+
+async def _list_node(
+    client: NodeClient, wanted: _Filter, limit: int | None, printer: Printer
+) -> int | None:
+    """Print a node's blocks, `limit` at most; return what is left of the limit."""
+    async for page in _pages(client, wanted, limit):
+        printer.write(page)
+        if limit is not None:
+            limit -= len(page)
+    return limit
+
+
+async def _pages(
+    client: NodeClient, wanted: _Filter, limit: int | None
+) -> AsyncIterator[list[dict[str, Any]]]:
+    node = await client.get_node()
+    only = (await find_namespace(client, wanted.namespace)).fingerprint if wanted.namespace else b""
+    names = {fingerprint(n): n.name for n in await client.list_namespaces()}
+    size = min(limit or _PAGE, _PAGE)
+    page: list[dict[str, Any]] = []
+    blocks = client.list_blocks(
+        tiers=wanted.tiers,
+        namespace=only,
+        group=wanted.group,
+        scope=wanted.scope,
+        page_size=size,
+    )
+    async for block in blocks:
+        name = names.get(block.namespace, "")
+        page.append({"node_id": node.node_id, "namespace_name": name, **to_record(block)})
+        if limit is not None:
+            limit -= 1
+        if len(page) == size or limit == 0:
+            yield page
+            page = []
+        if limit == 0:
+            return
+    if page:
+        yield page

@@ -1,0 +1,56 @@
+"""`kvtier get namespaces`."""
+
+from typing import Any
+
+import click
+
+from kvtier.cli.connect import ask_all, raise_first
+from kvtier.cli.options import Settings, common_options, pass_settings
+from kvtier.cli.output import Column, Record, printing
+from kvtier.cli.output.messages import to_record
+from kvtier.cli.run import run
+from kvtier.client import NodeClient
+from kvtier.wire.namespaces import fingerprint
+from kvtier.wire.sizes import format_size
+
+
+def _rank(record: Record) -> str:
+    ranks = (f"{axis}{record[f'{axis}_rank']}/{record[f'{axis}_size']}" for axis in ("tp", "pp"))
+    return " ".join(ranks)
+
+
+_COLUMNS = (
+    Column("NODE", lambda r: r["node_id"]),
+    Column("NAME", lambda r: r["name"]),
+    Column("MODEL", lambda r: r["model"]),
+    Column("DTYPE", lambda r: r["dtype"]),
+    Column("LAYOUT", lambda r: r["layout"]),
+    Column("TOKENS", lambda r: str(r["tokens_per_block"]), right=True),
+    Column("BLOCK", lambda r: ", ".join(map(format_size, r["block_bytes"])), right=True),
+    Column("RANK", _rank),
+    Column("HASH", lambda r: f"{r['hash_algorithm']}, {r['hash_width']} bytes"),
+    Column("FINGERPRINT", lambda r: r["fingerprint"][:12]),
+)
+
+
+@click.command()
+@common_options
+@pass_settings
+def command(settings: Settings) -> None:
+    """List registered namespaces."""
+    answers = run(ask_all(settings, _describe))
+    with printing(settings, _COLUMNS) as printer:
+        printer.write([record for answer in answers for record in answer.value or ()])
+    raise_first(answer.error for answer in answers)
+
+
+async def _describe(client: NodeClient) -> list[dict[str, Any]]:
+    node = await client.get_node()
+    return [
+        {
+            "node_id": node.node_id,
+            "fingerprint": fingerprint(namespace).hex(),
+            **to_record(namespace),
+        }
+        for namespace in await client.list_namespaces()
+    ]

@@ -1,0 +1,52 @@
+"""`kvtier get tiers`."""
+
+from typing import Any
+
+import click
+
+from kvtier.cli.connect import ask_all, raise_first
+from kvtier.cli.options import Settings, common_options, pass_settings
+from kvtier.cli.output import Column, Record, printing
+from kvtier.cli.output.messages import to_record
+from kvtier.cli.run import run
+from kvtier.client import NodeClient
+from kvtier.wire.sizes import format_size
+
+
+def _use(record: Record) -> str:
+    if not record["capacity_blocks"]:
+        return ""
+    return f"{record['ready_blocks'] / record['capacity_blocks']:.0%}"
+
+
+_COLUMNS = (
+    Column("NODE", lambda r: r["node_id"]),
+    Column("TIER", lambda r: r["name"]),
+    Column("MEDIUM", lambda r: r["medium"].removeprefix("MEDIUM_").lower()),
+    Column("DEVICE", lambda r: r["device"]),
+    Column("STATE", lambda r: r["state"].removeprefix("TIER_STATE_").lower()),
+    Column("POLICY", lambda r: r["policy"]),
+    Column("SIZE", lambda r: format_size(r["capacity_bytes"]), right=True),
+    Column("BLOCKS", lambda r: str(r["ready_blocks"]), right=True),
+    Column("OF", lambda r: str(r["capacity_blocks"]), right=True),
+    Column("USE", _use, right=True),
+    Column("LEASED", lambda r: str(r["leased_blocks"]), right=True),
+    Column("STORED", lambda r: str(r["counters"]["stored"]), right=True),
+    Column("EVICTED", lambda r: str(r["counters"]["evicted"]), right=True),
+)
+
+
+@click.command()
+@common_options
+@pass_settings
+def command(settings: Settings) -> None:
+    """List tiers, with use and counters."""
+    answers = run(ask_all(settings, _describe))
+    with printing(settings, _COLUMNS) as printer:
+        printer.write([record for answer in answers for record in answer.value or ()])
+    raise_first(answer.error for answer in answers)
+
+
+async def _describe(client: NodeClient) -> list[dict[str, Any]]:
+    node, tiers = await client.get_node(), await client.list_tiers()
+    return [{"node_id": node.node_id, **to_record(tier)} for tier in tiers]

@@ -1,0 +1,1 @@
+"""Two nodes and a proxy at work, for people to look at."""
