@@ -140,6 +140,7 @@ class Connection:
         answer = await self.call(
             self.tiers.RegisterNamespace, build(RegisterNamespaceRequest, namespace=description)
         )
+        # The caller may go on to change its own message.
         kept = Namespace()
         kept.CopyFrom(description)
         self._registered[answer.fingerprint] = kept

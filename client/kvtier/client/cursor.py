@@ -47,6 +47,7 @@ class Cursor:
             kind: Which of the `kind` fields it has.
         """
         if kind == "reset":
+            # Wherever it comes, it starts anew: there is nothing for it to follow on.
             self._epoch, self._through = message.epoch, message.through
             self._exact, self._phase = False, _Phase.SNAPSHOT
             return None

@@ -95,6 +95,7 @@ class Feed:
             self._mirror.apply(message)
         if kind == "reset":
             self._needs_reset = False
+        # The old stream's last messages would not follow on what was dropped.
         if not self._needs_reset or kind in {"state", "namespace"}:
             await self._put(message)
 

