@@ -44,7 +44,7 @@ class TransferCalls(Calls):
     """Moving bytes, over a connection of its own.
 
     A transfer may take as long as it moves: one that stands still for the client's timeout ends
-    with `DeadlineError`.
+    with `DeadlineError`, as does a store of up to 1 MiB that is not answered within it.
     """
 
     async def store(
@@ -134,8 +134,11 @@ class TransferCalls(Calls):
             return await self._write_in_turns(first, views)
         for chunk in cut(views.items()):
             first.MergeFrom(_request(chunk))
-        async with self._moving() as moved:
-            return await _collect(self._connection.write_at_once(first), asyncio.Future(), moved)
+        call = self._connection.write_at_once(first, timeout=self._connection.timeout)
+        try:
+            return await _collect(call, asyncio.Future())
+        except grpc.aio.AioRpcError as error:
+            raise self._connection.failure(error) from None
 
     async def _write_in_turns(
         self, first: WriteBlocksRequest, views: Mapping[int, memoryview]
@@ -144,9 +147,8 @@ class TransferCalls(Calls):
         async with self._moving() as moved:
             requests = _offer_requests(first, views, prepared, moved)
             try:
-                return await _collect(
-                    self._connection.transfers.WriteBlocks(requests), prepared, moved
-                )
+                call = self._connection.transfers.WriteBlocks(requests)
+                return await _collect(call, prepared, moved)
             finally:
                 # Else the writer would wait for ever for the answer to an offer that failed.
                 prepared.cancel()
@@ -193,7 +195,7 @@ class TransferCalls(Calls):
 async def _collect(
     answers: AsyncIterable[WriteBlocksResponse],
     prepared: "asyncio.Future[PrepareStoreResponse]",
-    moved: Moved,
+    moved: Moved = lambda: None,
 ) -> StoreReport:
     """Read the answers to an offer, and pass on the first as soon as it is there."""
     results: dict[int, WriteResult.ValueType] = {}

@@ -43,7 +43,7 @@ async def test_a_transfer_that_stands_still_ends(
     started = time.monotonic()
 
     async with NodeClient(knowing.endpoint, timeout=1.0) as client:
-        with pytest.raises(DeadlineError, match=f"{knowing.endpoint} stood still for 1 s"):
+        with pytest.raises(DeadlineError, match=r"(stood still for|did not answer within) 1 s"):
             await call(client)
 
     assert time.monotonic() - started < 10
