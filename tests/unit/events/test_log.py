@@ -1,6 +1,7 @@
 """The log holds the newest batches, and never more than it may."""
 
 import asyncio
+import gc
 import time
 
 import pytest
@@ -110,6 +111,19 @@ def test_a_batch_says_first_what_left_and_then_what_came() -> None:
     with pytest.raises(AssertionError):
         log.append([_part(STORED), _part(REMOVED)])
     assert log.head == 1
+
+
+def test_a_full_log_is_no_work_for_the_garbage_collector() -> None:
+    """However many batches are held, the collector has not one object more to walk."""
+    log = _log(max_batches=2000)
+    gc.collect()
+    before = len(gc.get_objects())
+
+    for number in range(2000):
+        log.append([_part(STORED, size=number % 100), _part(STORED)])
+    gc.collect()
+
+    assert len(gc.get_objects()) - before < 1000
 
 
 @virtual_time

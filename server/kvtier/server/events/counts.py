@@ -1,35 +1,28 @@
 """How many blocks the events speak of, by where they are."""
 
-from typing import TypeAlias
+from kvtier.server.events.parts import REMOVED, Part
 
-from kvtier.server.events.parts import CLEARED, REMOVED, Part
-
-Change: TypeAlias = tuple[int, int, bytes, int]
+Place = tuple[int, int, bytes]
 
 
 class BlockCounts:
     """The blocks that became readable less those that ceased to be, by tier and namespace."""
 
     def __init__(self) -> None:
-        self._blocks: dict[tuple[int, int, bytes], int] = {}
+        self._blocks: dict[Place, int] = {}
 
-    def apply(self, part: Part) -> list[Change]:
-        """Count one event.
-
-        Returns:
-            What it changed: tier, medium, namespace, and how many blocks more or fewer.
-        """
-        if part.field == CLEARED:
-            return self._clear(part.tier, part.namespace)
+    def change(self, part: Part) -> int:
+        """Count a store or removal, and return by how much the number of blocks changed."""
         place = (part.tier, part.medium, part.namespace)
         change = -part.blocks if part.field == REMOVED else part.blocks
         self._blocks[place] = self._blocks.get(place, 0) + change
-        return [(*place, change)]
+        return change
 
-    def _clear(self, tier: int, namespace: bytes) -> list[Change]:
-        dropped = [
+    def clear(self, part: Part) -> list[tuple[Place, int]]:
+        """Count a clear, and return where how many blocks went."""
+        cleared = [
             place
             for place in self._blocks
-            if place[0] == tier and place[2] == (namespace or place[2])
+            if place[0] == part.tier and place[2] == (part.namespace or place[2])
         ]
-        return [(*place, -self._blocks.pop(place)) for place in dropped]
+        return [(place, self._blocks.pop(place)) for place in cleared]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kvtier.server.events.encode import encode_batch
-from kvtier.server.events.log import Entry
+from kvtier.server.events.log import Entry, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +43,22 @@ class EventFilter:
         passing = self._passing_parts(entry, whole)
         if len(passing) == len(entry.spans):
             return whole
-        return encode_batch(entry.sequence, passing) if passing else b""
+        return encode_batch(entry.sequence, passing) if any(passing) else b""
 
     def change(self, entry: Entry) -> int:
         """Return how many more blocks pass since a batch; negative for fewer."""
-        return sum(
-            blocks
-            for tier, medium, namespace, blocks in entry.changes
-            if self.passes_tier(tier, medium) and self.passes_namespace(namespace)
-        )
+        return sum(span[5] for span in entry.spans if self._passes(span))
 
     def _passing_parts(self, entry: Entry, whole: bytes) -> list[bytes]:
         passing = []
         end = len(whole)
-        for tier, medium, namespace, basic_size, full_size in reversed(entry.spans):
-            start = end - (full_size if self.full else basic_size)
-            if self.passes_tier(tier, medium) and self.passes_namespace(namespace):
+        for span in reversed(entry.spans):
+            start = end - (span[4] if self.full else span[3])
+            if self._passes(span):
                 passing.append(whole[start:end])
             end = start
         passing.reverse()
         return passing
+
+    def _passes(self, span: Span) -> bool:
+        return self.passes_tier(span[0], span[1]) and self.passes_namespace(span[2])

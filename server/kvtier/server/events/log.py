@@ -1,18 +1,18 @@
 """The node's event log: one ring of encoded batches, which followers read by position."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kvtier.server.events.bell import Bell
-from kvtier.server.events.counts import BlockCounts, Change
+from kvtier.server.events.counts import BlockCounts
 from kvtier.server.events.encode import encode_batch
-from kvtier.server.events.parts import Part
+from kvtier.server.events.parts import CLEARED, Part
 from kvtier.wire.framing import bytes_field_header
 
 # Batches after which a reader gives the loop back.
 READ_AT_MOST: Final = 4096
 
-Span: TypeAlias = tuple[int, int, bytes, int, int]
+Span: TypeAlias = tuple[int, int, bytes, int, int, int]
 
 
 class Lagged(Exception):  # noqa: N818 - told to the follower, not an error of ours
@@ -26,24 +26,15 @@ class Entry(NamedTuple):
         sequence: The batch's sequence.
         basic: The batch in the BASIC view, as one entry of EventBatches.
         full: The same in the FULL view; the same object where there are no token ids.
-        spans: For each part, in order: tier, medium, namespace, and the bytes that it takes in
-            `basic` and in `full`. Plain tuples, which the garbage collector need not visit.
-        changes: By how many blocks the batch changed which tier and namespace.
+        spans: For each part, in order: tier, medium, namespace, the bytes that it takes in `basic`
+            and in `full`, and by how many blocks it changed their number. A clear is followed by
+            a span without bytes for each namespace of which it took blocks.
     """
 
     sequence: int
     basic: bytes
     full: bytes
     spans: tuple[Span, ...]
-    changes: tuple[Change, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes held."""
-        return len(self.basic) + (0 if self.full is self.basic else len(self.full))
-
-
-_NOTHING = Entry(0, b"", b"", (), ())
 
 
 class EventLog:
@@ -71,10 +62,15 @@ class EventLog:
         self.head = 0
         self.oldest = 0
         self.held_bytes = 0
+        self._max_batches = max_batches
         self._max_bytes = max_bytes
-        self._ring = [_NOTHING] * max_batches
         self._bell = Bell()
         self._counts = BlockCounts()
+        # A batch is a row of these columns, not an object: the garbage collector tracks nothing in
+        # them, where it would have to walk the whole log.
+        self._basic = [b""] * max_batches
+        self._full = [b""] * max_batches
+        self._spans: list[tuple[Span, ...]] = [()] * max_batches
 
     def append(self, parts: Sequence[Part]) -> int:
         """Add one batch and wake whoever waits for it.
@@ -85,17 +81,18 @@ class EventLog:
         Returns:
             The batch's sequence.
         """
-        assert parts
-        entry = _encode(self.head + 1, parts, self._counts)
-        if self.head - self.oldest == len(self._ring):
+        fields = [part.field for part in parts]
+        assert fields
+        assert fields == sorted(fields)
+        if self.head - self.oldest == self._max_batches:
             self._drop_oldest()
-        self.head = entry.sequence
-        self.held_bytes += entry.size
-        self._ring[entry.sequence % len(self._ring)] = entry
+        self.head += 1
+        self._encode(parts)
+        self.held_bytes += self._size(self.head)
         while self.held_bytes > self._max_bytes and self.head - self.oldest > 1:
             self._drop_oldest()
         self._bell.ring()
-        return entry.sequence
+        return self.head
 
     def read(self, after: int, through: int) -> list[Entry]:
         """Return the batches in (after, through], which is at most the head.
@@ -105,13 +102,8 @@ class EventLog:
         """
         if after < self.oldest:
             raise Lagged(after)
-        size = len(self._ring)
-        first, last = (after + 1) % size, through % size
-        if after == through:
-            return []
-        if first <= last:
-            return self._ring[first : last + 1]
-        return self._ring[first:] + self._ring[: last + 1]
+        columns = (self._rows(c, after, through) for c in (self._basic, self._full, self._spans))
+        return list(map(Entry, range(after + 1, through + 1), *columns))
 
     async def wait(self, after: int, seconds: float) -> None:
         """Return once the head is beyond a position, or after a time. May return early.
@@ -127,32 +119,47 @@ class EventLog:
         """Wake whoever waits, for another reason than a batch."""
         self._bell.ring()
 
+    def _rows(self, column: list[Any], after: int, through: int) -> list[Any]:
+        first, end = (after + 1) % self._max_batches, through % self._max_batches + 1
+        if after == through or first < end:
+            return column[first:end]
+        return column[first:] + column[:end]
+
+    def _encode(self, parts: Sequence[Part]) -> None:
+        basic: list[bytes] = []
+        full: list[bytes] = []
+        spans: list[Span] = []
+        for part in parts:
+            tagged = _tagged(part.field, part.basic)
+            tagged_full = tagged if part.full is part.basic else _tagged(part.field, part.full)
+            basic.append(tagged)
+            full.append(tagged_full)
+            spans += self._spans_of(part, len(tagged), len(tagged_full))
+        row = self.head % self._max_batches
+        self._basic[row] = self._full[row] = encode_batch(self.head, basic)
+        if full != basic:
+            self._full[row] = encode_batch(self.head, full)
+        self._spans[row] = tuple(spans)
+
+    def _spans_of(self, part: Part, basic_size: int, full_size: int) -> list[Span]:
+        where = (part.tier, part.medium, part.namespace)
+        if part.field != CLEARED:
+            return [(*where, basic_size, full_size, self._counts.change(part))]
+        gone = [(*place, 0, 0, -blocks) for place, blocks in self._counts.clear(part)]
+        return [(*where, basic_size, full_size, 0), *gone]
+
+    def _size(self, sequence: int) -> int:
+        row = sequence % self._max_batches
+        basic, full = self._basic[row], self._full[row]
+        return len(basic) if full is basic else len(basic) + len(full)
+
     def _drop_oldest(self) -> None:
         self.oldest += 1
-        place = self.oldest % len(self._ring)
-        self.held_bytes -= self._ring[place].size
-        self._ring[place] = _NOTHING
+        self.held_bytes -= self._size(self.oldest)
+        row = self.oldest % self._max_batches
+        self._basic[row] = self._full[row] = b""
+        self._spans[row] = ()
 
 
-def _encode(sequence: int, parts: Sequence[Part], counts: BlockCounts) -> Entry:
-    basic: list[bytes] = []
-    full: list[bytes] = []
-    spans: list[Span] = []
-    changes: list[Change] = []
-    differ = False
-    last = 0
-    for part in parts:
-        assert part.field >= last
-        last = part.field
-        tagged = bytes_field_header(part.field, len(part.basic)) + part.basic
-        tagged_full = tagged
-        if part.full is not part.basic:
-            differ = True
-            tagged_full = bytes_field_header(part.field, len(part.full)) + part.full
-        basic.append(tagged)
-        full.append(tagged_full)
-        spans.append((part.tier, part.medium, part.namespace, len(tagged), len(tagged_full)))
-        changes += counts.apply(part)
-    encoded = encode_batch(sequence, basic)
-    encoded_full = encode_batch(sequence, full) if differ else encoded
-    return Entry(sequence, encoded, encoded_full, tuple(spans), tuple(changes))
+def _tagged(field: int, message: bytes) -> bytes:
+    return bytes_field_header(field, len(message)) + message
