@@ -1,7 +1,6 @@
 """What one follower does is nobody else's business."""
 
 import asyncio
-import time
 
 import grpc
 import pytest
@@ -11,6 +10,7 @@ from kvtier.wire.errors import KvtierError
 
 from .fakes import FakeNode, block, space_of
 from .reader import Reader, serve
+from .timing import side_by_side
 from .virtual_time import virtual_time
 
 
@@ -139,14 +139,6 @@ async def test_equal_followers_are_sent_the_same_bytes() -> None:
 async def test_appending_does_not_cost_more_for_followers_that_do_not_read() -> None:
     """The time of an append with fifty stuck followers is that of a node without any."""
 
-    def cost(node: FakeNode) -> float:
-        took = []
-        for _ in range(300):
-            start = time.perf_counter()
-            node.clear()
-            took.append(time.perf_counter() - start)
-        return sorted(took)[len(took) // 2]
-
     alone, crowded = FakeNode(max_batches=100), FakeNode(max_batches=100)
     service = serve(crowded, max_followers=50)
     readers = [Reader(service).start() for _ in range(50)]
@@ -156,6 +148,6 @@ async def test_appending_does_not_cost_more_for_followers_that_do_not_read() -> 
     crowded.store(block(1))
     await asyncio.sleep(0.1)
 
-    without, with_followers = cost(alone), cost(crowded)
+    without, with_followers = side_by_side(alone.clear, crowded.clear)
 
     assert with_followers < 5 * without

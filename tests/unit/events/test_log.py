@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-import time
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from kvtier.server.events.log import EventLog, Lagged
 from kvtier.server.events.parts import CLEARED, REMOVED, STORED, Part
 from kvtier.v1.event_service_pb2 import EventBatches
 
+from .timing import side_by_side
 from .virtual_time import now, patient, virtual_time
 
 
@@ -176,19 +177,13 @@ async def test_a_waiting_task_that_is_cancelled_leaves_the_others_waiting() -> N
 async def test_appending_costs_the_same_however_many_wait() -> None:
     """With a thousand waiting tasks the time of an append stays that of one without any."""
 
-    def cost(log: EventLog) -> float:
-        took = []
-        for _ in range(300):
-            start = time.perf_counter()
-            log.append([_part()])
-            took.append(time.perf_counter() - start)
-        return sorted(took)[len(took) // 2]
-
     quiet, crowded = _log(), _log()
     waiting = [asyncio.create_task(crowded.wait(0, 60)) for _ in range(1000)]
     await asyncio.sleep(0)
 
-    alone, with_waiters = cost(quiet), cost(crowded)
+    alone, with_waiters = side_by_side(
+        partial(quiet.append, [_part()]), partial(crowded.append, [_part()])
+    )
     await asyncio.gather(*waiting)
 
     assert with_waiters < 10 * alone

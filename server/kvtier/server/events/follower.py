@@ -168,6 +168,7 @@ class Follower:
             await self._rest(started)
 
     async def _forward(self, limit: int) -> None:
+        await self._line.introduce_namespaces()
         while self._cursor < limit:
             await self._step(limit)
 

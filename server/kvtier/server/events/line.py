@@ -67,7 +67,6 @@ class Line:
 
     async def page(self, stored: Iterable[bytes], through: int) -> None:
         """Send a page of encoded BlockStored messages that are exact at a position."""
-        await self.introduce_namespaces()
         await self._write(self._messages.page(self.told, through, stored))
         self.told = through
 
@@ -80,7 +79,6 @@ class Line:
     async def batches(self, delivery: Delivery) -> None:
         """Send the message that a feed made from `told` on."""
         assert delivery.message is not None
-        await self.introduce_namespaces()
         await self._write(delivery.message)
         self.told = delivery.through
 

@@ -102,6 +102,8 @@ class EventLog:
         """
         if after < self.oldest:
             raise Lagged(after)
+        if after == through:
+            return []
         columns = (self._rows(c, after, through) for c in (self._basic, self._full, self._spans))
         return list(map(Entry, range(after + 1, through + 1), *columns))
 
@@ -121,7 +123,7 @@ class EventLog:
 
     def _rows(self, column: list[Any], after: int, through: int) -> list[Any]:
         first, end = (after + 1) % self._max_batches, through % self._max_batches + 1
-        if after == through or first < end:
+        if first < end:
             return column[first:end]
         return column[first:] + column[:end]
 
