@@ -83,6 +83,12 @@ class Reader:
         while kind not in self.kinds:  # noqa: ASYNC110 - each turn of the loop counts
             await asyncio.sleep(turn)
 
+    async def until_next(self, kind: str) -> None:
+        """Wait for another message of a kind."""
+        seen = self.kinds.count(kind)
+        while self.kinds.count(kind) == seen:  # noqa: ASYNC110 - each turn of the loop counts
+            await asyncio.sleep(0)
+
     async def _watch(self, request: WatchEventsRequest) -> None:
         try:
             await self._service.watch_events(request, self._take)

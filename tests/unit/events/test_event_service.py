@@ -138,7 +138,6 @@ async def test_equal_followers_are_sent_the_same_bytes() -> None:
 @virtual_time
 async def test_appending_does_not_cost_more_for_followers_that_do_not_read() -> None:
     """The time of an append with fifty stuck followers is that of a node without any."""
-
     alone, crowded = FakeNode(max_batches=100), FakeNode(max_batches=100)
     service = serve(crowded, max_followers=50)
     readers = [Reader(service).start() for _ in range(50)]

@@ -176,7 +176,6 @@ async def test_a_waiting_task_that_is_cancelled_leaves_the_others_waiting() -> N
 @virtual_time
 async def test_appending_costs_the_same_however_many_wait() -> None:
     """With a thousand waiting tasks the time of an append stays that of one without any."""
-
     quiet, crowded = _log(), _log()
     waiting = [asyncio.create_task(crowded.wait(0, 60)) for _ in range(1000)]
     await asyncio.sleep(0)

@@ -170,6 +170,47 @@ async def test_a_namespace_is_described_before_it_is_used() -> None:
 
 
 @virtual_time
+async def test_a_namespace_that_is_new_during_the_walk_is_described_in_time() -> None:
+    """Registered and used while a snapshot is sent, it comes before the batch or page with it."""
+    node = FakeNode(slice_slots=1)
+    node.store(*[block(number) for number in range(10)])
+    reader = Reader(serve(node)).start()
+
+    for number in range(3, 9):
+        await reader.until_next("snapshot")
+        node.register(number)
+        node.store(block(number + 100, namespace=number))
+    await asyncio.sleep(0.1)
+
+    assert reader.kinds[reader.kinds.index("snapshot") :].count("namespace") == 6
+    assert reader.fold.view == node.contents()
+
+
+@virtual_time
+async def test_a_walk_gives_everybody_else_a_turn_after_each_slice() -> None:
+    """Also a walk that sends nothing never keeps the loop for longer than one slice."""
+    node = FakeNode(slice_slots=1)
+    node.store(*[block(number, namespace=2) for number in range(50)])
+    turns_between: list[int] = []
+    walk = node.snapshot
+
+    def watched(tier: int) -> Iterator[list[Part]]:
+        for parts in walk(tier):
+            turns_between.append(turns)
+            yield parts
+
+    node.snapshot = watched  # type: ignore[method-assign]
+    reader = Reader(serve(node), namespaces=[space_of(1)]).start()
+    turns = 0
+    while "synced" not in reader.kinds:
+        turns += 1
+        await asyncio.sleep(0)
+
+    assert len(turns_between) == 50
+    assert len(set(turns_between)) == 50
+
+
+@virtual_time
 async def test_a_follower_that_falls_out_of_the_log_starts_over_on_the_same_stream() -> None:
     """LAGGED, a snapshot and synced; what was forgotten is neither sent nor missing."""
     node = FakeNode(max_batches=5)
