@@ -80,21 +80,14 @@ class Announcer:
         """Announce blocks that ceased to be readable, given as packed hashes by origin."""
         if self._log is not None:
             self._log.append(
-                [
-                    self._part(
-                        REMOVED,
-                        origin.space.namespace.fingerprint,
-                        encode_removed(origin.removed_header, reason, hashes),
-                    )
-                    for origin, hashes in gone
-                ]
+                [self._removed_part(origin, hashes, reason) for origin, hashes in gone]
             )
 
     def cleared(self, fingerprint: bytes) -> None:
         """Announce that every block, or every block of one namespace, is gone."""
         if self._log is not None:
             message = encode_cleared(self._name, self._medium, fingerprint)
-            self._log.append([self._part(CLEARED, fingerprint, message)])
+            self._log.append([self._part(CLEARED, fingerprint, message, message, 0)])
 
     def stored_parts(self, table: BlockTable, groups: Groups) -> list[Part]:
         """Return BlockStored parts that say everything about these readable blocks."""
@@ -120,9 +113,12 @@ class Announcer:
         if slots[0] in table.token_ids:
             token_ids = b"".join(map(table.token_ids.__getitem__, slots))
             full = encode_stored(origin.stored_header, *columns, token_ids)
-        return self._part(STORED, namespace.fingerprint, basic, full)
+        return self._part(STORED, namespace.fingerprint, basic, full, len(slots))
 
-    def _part(
-        self, field: int, fingerprint: bytes, basic: bytes, full: bytes | None = None
-    ) -> Part:
-        return Part(field, self._tier, self._medium, fingerprint, basic, full or basic)
+    def _removed_part(self, origin: Origin, hashes: bytes, reason: int) -> Part:
+        message = encode_removed(origin.removed_header, reason, hashes)
+        blocks = len(hashes) // origin.space.width
+        return self._part(REMOVED, origin.space.namespace.fingerprint, message, message, blocks)
+
+    def _part(self, field: int, fingerprint: bytes, basic: bytes, full: bytes, blocks: int) -> Part:
+        return Part(field, self._tier, self._medium, fingerprint, basic, full, blocks)
