@@ -1,9 +1,11 @@
 """Least recently used, by request: the tail of the oldest request goes first."""
 
+from array import array
 from bisect import insort
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from operator import lt
 
 from kvtier.server.tiers.columns import gather
 
@@ -42,11 +44,14 @@ class LruPolicy:
         self._order: OrderedDict[_Group, None] = OrderedDict()
         self._returned: list[tuple[int, _Group]] = []
         self._parked: set[int] = set()
-        self._stamps = 0
+        self._joined = array("Q")
+        self._stamps = self._joins = 0
 
     def grow(self, slots: int) -> None:
         """Note that the columns have this many slots now."""
-        self._owner += [None] * (slots - len(self._owner))
+        added = slots - len(self._owner)
+        self._owner += [None] * added
+        self._joined.frombytes(bytes(8 * added))
 
     def stamp(self, request_id: str, slots: Sequence[int]) -> None:
         """Move slots into the request's group, and the group to the front, also without slots."""
@@ -79,7 +84,7 @@ class LruPolicy:
             group = self._oldest()
             if not self._take_clean_tail(group, count - len(chosen), chosen):
                 self._take_one_by_one(group, count, chosen)
-            if not group.slots:
+            if len(group.slots) == group.dead:
                 self._retire(group)
         return chosen
 
@@ -99,7 +104,7 @@ class LruPolicy:
             group.parked -= 1
             if group.dead:
                 self._compact(group)
-            insort(group.slots, slot, key=self._starts.__getitem__)
+            insort(group.slots, slot, key=self._place)
             if group not in self._order:
                 heappush(self._returned, (group.stamp, group))
 
@@ -140,11 +145,20 @@ class LruPolicy:
                 chosen.append(slot)
 
     def _insert(self, group: _Group, fresh: Sequence[int]) -> None:
-        positions = list(gather(fresh)(self._starts))
+        positions = gather(fresh)(self._starts)
         last = self._starts[group.slots[-1]] if group.slots else -1
         group.slots += fresh
-        if positions[0] < last or positions != sorted(positions):
-            group.slots.sort(key=self._starts.__getitem__)
+        if last < positions[0] and all(map(lt, positions, positions[1:])) and not group.parked:
+            return
+        # Only a slot that may share its position with one before it needs a number of its own.
+        for slot in fresh:
+            self._joins += 1
+            self._joined[slot] = self._joins
+        group.slots.sort(key=self._starts.__getitem__)
+
+    def _place(self, slot: int) -> tuple[int, int]:
+        """Return what orders a group: the position, then who joined first."""
+        return self._starts[slot], self._joined[slot]
 
     def _move(self, slots: Sequence[int], target: _Group | None) -> None:
         """Give slots another owner; what is left of them in their old groups is dead."""
@@ -177,6 +191,8 @@ class LruPolicy:
         group.dead = 0
 
     def _retire(self, group: _Group) -> None:
+        """Take a group without candidates out of the order; forget it unless some are parked."""
+        group.slots, group.dead = [], 0
         self._order.pop(group, None)
         if group.name and not group.parked and self._named.get(group.name) is group:
             del self._named[group.name]

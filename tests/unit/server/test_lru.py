@@ -1,0 +1,188 @@
+"""The `lru` policy: exactly the order that a plain model gives, whatever happens.
+
+KVTIER_TEST_EFFORT=20 tries twenty times as many random sequences.
+"""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kvtier.server.tiers.lru import LruPolicy
+from tests.model.effort import examples
+
+SLOTS = 12
+slots_lists = st.lists(st.integers(0, SLOTS - 1), min_size=1, max_size=5, unique=True)
+requests = st.sampled_from(["", "a", "b", "c"])
+
+
+@dataclass(eq=False)
+class Group:
+    """Slots stamped by one request: the later in the list, the sooner evicted."""
+
+    name: str
+    stamp: int = 0
+    slots: list[int] = field(default_factory=list)
+
+
+class PlainLru:
+    """What `lru` means: the tail of the group that was stamped longest ago goes first.
+
+    A group is ordered by position and, at equal position, by who joined it first.
+    """
+
+    def __init__(self, starts: list[int], leases: list[int]) -> None:
+        self._starts = starts
+        self._leases = leases
+        self._stamps = 0
+        self.groups: list[Group] = []
+
+    def stamp(self, request_id: str, slots: list[int]) -> None:
+        named = [group for group in self.groups if request_id and group.name == request_id]
+        group = named[0] if named else Group(request_id)
+        fresh = [slot for slot in slots if slot not in group.slots]
+        self.forget(fresh)
+        self._stamps += 1
+        group.stamp = self._stamps
+        group.slots = sorted(group.slots + fresh, key=lambda slot: self._starts[slot])
+        self.groups = [*(each for each in self.groups if each is not group), group]
+        self._drop_empty()
+
+    def forget(self, slots: list[int]) -> None:
+        for group in self.groups:
+            group.slots = [slot for slot in group.slots if slot not in slots]
+        self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        self.groups = [group for group in self.groups if group.slots]
+
+    def order(self) -> list[int]:
+        """Return every slot that may be evicted, the first to go first."""
+        by_age = sorted(self.groups, key=lambda group: group.stamp)
+        return [
+            slot for group in by_age for slot in reversed(group.slots) if not self._leases[slot]
+        ]
+
+
+class LruMachine(RuleBasedStateMachine):
+    """Drives the policy and the model alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.starts = [0] * SLOTS
+        self.leases = [0] * SLOTS
+        self.policy = LruPolicy(self.starts, self.leases)
+        self.policy.grow(SLOTS)
+        self.model = PlainLru(self.starts, self.leases)
+
+    def held(self) -> list[int]:
+        return sorted(slot for group in self.model.groups for slot in group.slots)
+
+    @rule(request_id=requests, slots=slots_lists, starts=st.lists(st.integers(0, 3), min_size=5))
+    def stamp(self, request_id: str, slots: list[int], starts: list[int]) -> None:
+        """Stamp slots; those that were free come with a position of their own."""
+        held = self.held()
+        for slot, start in zip(slots, starts, strict=False):
+            if slot not in held:
+                self.starts[slot] = start
+                self.leases[slot] = 0
+        self.policy.stamp(request_id, slots)
+        self.model.stamp(request_id, slots)
+
+    @rule(request_id=requests)
+    def stamp_nothing(self, request_id: str) -> None:
+        """A call that names nothing that is there moves its group to the front all the same."""
+        self.policy.stamp(request_id, [])
+        self.model.stamp(request_id, [])
+
+    @precondition(lambda self: self.model.groups)
+    @rule(data=st.data(), kept=st.integers(0, 2))
+    def forget(self, data: st.DataObject, kept: int) -> None:
+        """Free some slots, which are stamped no more."""
+        slots = data.draw(st.lists(st.sampled_from(self.held()), unique=True), "slots")
+        for slot in slots:
+            self.leases[slot] = kept
+        self.policy.forget(slots)
+        self.model.forget(slots)
+
+    @precondition(lambda self: self.model.groups)
+    @rule(data=st.data())
+    def lease(self, data: st.DataObject) -> None:
+        """Take a lease on some slots."""
+        for slot in data.draw(st.lists(st.sampled_from(self.held()), unique=True), "slots"):
+            self.leases[slot] += 1
+
+    @precondition(lambda self: any(self.leases[slot] for slot in self.held()))
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        """End a lease on some slots; others may be left."""
+        leased = [slot for slot in self.held() if self.leases[slot]]
+        slots = data.draw(st.lists(st.sampled_from(leased), unique=True), "slots")
+        for slot in slots:
+            self.leases[slot] -= 1
+        self.policy.released(slots)
+
+    @precondition(lambda self: self.model.order())
+    @rule(data=st.data())
+    def evict(self, data: st.DataObject) -> None:
+        """Take victims, as many as there may be or fewer."""
+        order = self.model.order()
+        count = data.draw(st.integers(1, len(order)), "count")
+
+        victims = self.policy.victims(count)
+
+        assert victims == order[:count]
+        self.model.forget(victims)
+
+    @invariant()
+    def nothing_is_left_of_what_was_forgotten(self) -> None:
+        """The policy remembers no request, and no slot, that has gone."""
+        names = {group.name for group in self.model.groups if group.name}
+        assert set(self.policy._named) == names
+        assert self.policy._parked <= set(self.held())
+
+    def teardown(self) -> None:
+        """Once every lease has ended, all of it may go, in the model's order."""
+        for slot in self.held():
+            self.leases[slot] = 0
+            self.policy.released([slot])
+        order = self.model.order()
+        if order:
+            assert self.policy.victims(len(order)) == order
+
+
+@pytest.mark.parametrize("released", [[1, 2], [2, 1]])
+def test_leases_change_no_order_at_equal_positions(released: list[int]) -> None:
+    """Of blocks at one position the later in the offer goes first, whichever lease ended first."""
+    starts, leases = [0, 0, 0], [0, 1, 1]
+    policy = LruPolicy(starts, leases)
+    policy.grow(3)
+    policy.stamp("a", [0, 1, 2])
+    assert policy.victims(1) == [0]
+
+    for slot in released:
+        leases[slot] = 0
+        policy.released([slot])
+
+    assert policy.victims(2) == [2, 1]
+
+
+def test_a_block_that_joins_later_goes_before_one_that_a_lease_kept() -> None:
+    """A lease that stood in the way of an eviction does not make its block the later one."""
+    starts, leases = [0, 16, 16], [0, 1, 0]
+    policy = LruPolicy(starts, leases)
+    policy.grow(3)
+    policy.stamp("a", [0, 1])
+    assert policy.victims(1) == [0]
+    policy.stamp("a", [2])
+
+    leases[1] = 0
+    policy.released([1])
+
+    assert policy.victims(2) == [2, 1]
+
+
+TestLru = LruMachine.TestCase
+TestLru.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
