@@ -18,6 +18,7 @@ import grpc.aio
 from kvtier.client.arguments import bad_argument, build, view_bytes
 from kvtier.client.calls import Calls
 from kvtier.client.chunks import CHUNK_BYTES, Assembly, Chunk, block_sizes, cut, framing_error
+from kvtier.client.ending import answers
 from kvtier.client.errors import typed
 from kvtier.client.reports import LoadReport, StoreReport
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
@@ -97,7 +98,7 @@ class TransferCalls(Calls):
         results: dict[int, WriteResult.ValueType] = {}
         async with self._moving() as moved:
             call = self._connection.transfers.WriteBlocks(_lease_requests(first, views, moved))
-            async for answer in call:
+            async for answer in answers(call):
                 moved()
                 results.update(zip(answer.block_indexes, answer.results, strict=False))
         return results
@@ -148,7 +149,7 @@ class TransferCalls(Calls):
             requests = _offer_requests(first, views, prepared, moved)
             try:
                 call = self._connection.transfers.WriteBlocks(requests)
-                return await _collect(call, prepared, moved)
+                return await _collect(answers(call), prepared, moved)
             finally:
                 # Else the writer would wait for ever for the answer to an offer that failed.
                 prepared.cancel()
@@ -193,25 +194,25 @@ class TransferCalls(Calls):
 
 
 async def _collect(
-    answers: AsyncIterable[WriteBlocksResponse],
+    told: AsyncIterable[WriteBlocksResponse],
     prepared: "asyncio.Future[PrepareStoreResponse]",
     moved: Moved = lambda: None,
 ) -> StoreReport:
     """Read the answers to an offer, and pass on the first as soon as it is there."""
     results: dict[int, WriteResult.ValueType] = {}
-    async for answer in answers:
+    async for answer in told:
         moved()
         if answer.HasField("prepared") and not prepared.done():
             prepared.set_result(answer.prepared)
         results.update(zip(answer.block_indexes, answer.results, strict=False))
     if not prepared.done():
         raise framing_error("the offer was not answered")
-    told = prepared.result()
+    offer = prepared.result()
     unwritten = WriteResult.WRITE_RESULT_UNSPECIFIED
     return StoreReport(
-        outcomes=tuple(told.outcomes),
-        evicted=tuple(told.evicted),
-        results=tuple(results.get(i, unwritten) for i in range(len(told.outcomes))),
+        outcomes=tuple(offer.outcomes),
+        evicted=tuple(offer.evicted),
+        results=tuple(results.get(i, unwritten) for i in range(len(offer.outcomes))),
     )
 
 

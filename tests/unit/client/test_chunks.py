@@ -12,6 +12,7 @@ from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.result_pb2 import ReadResult
 
 from .messages import NAMESPACE, block_run, block_set
+from .patience import patiently
 
 MISS, CORRUPT = ReadResult.READ_RESULT_MISS, ReadResult.READ_RESULT_CORRUPT
 
@@ -26,6 +27,7 @@ def _checksum(data: bytes) -> int:
     return xxhash.xxh3_64_intdigest(data)
 
 
+@patiently
 @given(_blocks, st.integers(1, 64))
 def test_what_is_cut_comes_together_again(blocks: list[bytes], size: int) -> None:
     """Blocks of any sizes, cut at any size, are the same blocks afterwards."""
@@ -40,6 +42,7 @@ def test_what_is_cut_comes_together_again(blocks: list[bytes], size: int) -> Non
     assert not any(assembly.results)
 
 
+@patiently
 @given(_blocks, st.integers(1, 64), st.data())
 def test_a_chunk_never_runs_over_a_place_that_is_left_out(
     blocks: list[bytes], size: int, data: st.DataObject
@@ -63,6 +66,7 @@ def test_a_chunk_never_runs_over_a_place_that_is_left_out(
     assert checksums == [_checksum(each) for each in sent.values()]
 
 
+@patiently
 @given(_blocks, st.integers(1, 64), st.data())
 def test_data_runs_on_over_blocks_that_are_not_sent(
     blocks: list[bytes], size: int, data: st.DataObject

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from kvtier.client.holdings import Holdings, prefix_lengths
 
 from .messages import hash_of
+from .patience import patiently
 
 _hashes = st.lists(st.integers(0, 30).map(hash_of), unique=True, min_size=1, max_size=12)
 _step = st.tuples(st.sampled_from(["add", "remove", "drop"]), st.integers(0, 12), _hashes)
 
 
+@patiently
 @given(st.lists(_step, max_size=60))
 def test_the_table_equals_a_set_for_each_holder(steps: list[tuple[str, int, list[bytes]]]) -> None:
     """Counts, contents and masks agree with plain sets after any adds, removals and drops."""
@@ -40,6 +42,7 @@ def test_the_table_equals_a_set_for_each_holder(steps: list[tuple[str, int, list
     assert len(table) == sum(map(len, model.values()))
 
 
+@patiently
 @given(st.lists(st.integers(0, 7), max_size=12))
 def test_prefix_lengths_equal_a_walk_for_each_group(masks: list[int]) -> None:
     """One walk over the masks finds what a walk for each group would."""

@@ -20,8 +20,10 @@ from .messages import (
     FINGERPRINT,
     Script,
 )
+from .patience import patiently
 
 
+@patiently
 @given(st.lists(any_step, max_size=30), st.lists(st.integers(0, 20), max_size=8))
 def test_the_view_equals_plain_sets(steps: list[Any], chain: list[int]) -> None:
     """After any batches and snapshots of three nodes, every answer is that of plain sets."""

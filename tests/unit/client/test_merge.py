@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from kvtier.client.merge import SourceBuffer, merged
 
+from .patience import patiently
+
 _step = st.one_of(
     st.tuples(st.just("put"), st.integers(0, 2), st.integers(1, 5)),
     st.tuples(st.just("take"), st.just(0), st.just(0)),
@@ -85,6 +87,7 @@ def test_an_abandoned_buffer_is_empty() -> None:
     assert not buffer.full
 
 
+@patiently
 @given(st.lists(_step, max_size=60))
 def test_each_source_keeps_its_order_and_loses_nothing(steps: list[tuple[str, int, int]]) -> None:
     """However puts, takes and broken-off rounds mix, every source's items come once, in order."""

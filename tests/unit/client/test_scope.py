@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from kvtier.client import InvalidArgumentError, scope_of
 
+from .patience import patiently
+
 _parts = st.tuples(st.text(max_size=8), st.text(max_size=8), st.binary(max_size=8))
 
 
@@ -48,6 +50,7 @@ def test_a_scope_is_the_same_in_every_release(
     assert scope_of(adapter=adapter, tenant=tenant, salt=salt).hex() == expected
 
 
+@patiently
 @given(_parts, _parts)
 def test_different_parts_give_different_scopes(
     one: tuple[str, str, bytes], other: tuple[str, str, bytes]

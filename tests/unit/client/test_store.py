@@ -9,6 +9,7 @@ import pytest
 import xxhash
 
 from kvtier.client import (
+    AbortedError,
     ExhaustedError,
     InvalidArgumentError,
     KvtierError,
@@ -22,7 +23,7 @@ from kvtier.v1.transfer_service_pb2 import (
     WriteBlocksRequest,
     WriteBlocksResponse,
 )
-from kvtier.wire.errors import Reason, exhausted, not_found
+from kvtier.wire.errors import Reason, aborted, exhausted, not_found
 
 from .fakes import FakeNode, play
 from .messages import FINGERPRINT, LARGE_FINGERPRINT, NAMESPACE, block_run
@@ -147,6 +148,42 @@ async def test_an_offer_that_is_refused_raises(knowing: FakeNode, client: NodeCl
     assert caught.value.retry_after == 0.5
     assert caught.value.metadata["pinned"] == "4"
     assert not [task for task in asyncio.all_tasks() - before if "_consume_request" in repr(task)]
+
+
+@pytest.mark.parametrize("read", [0, 1, 3])
+async def test_what_ends_a_large_write_early_is_told_as_the_node_told_it(
+    node: FakeNode, client: NodeClient, read: int
+) -> None:
+    """A node that gives up in the middle is heard, however much was still to be written."""
+
+    async def give_up(requests: AsyncIterator[Any]) -> AsyncIterator[WriteBlocksResponse]:
+        for _ in range(read):
+            await anext(requests)
+        raise aborted("the lease was cleared")
+        yield
+
+    node.on("WriteBlocks", give_up)
+    size = 700_000
+    payloads = {place: payload_of(place, size) for place in range(12)}
+
+    for _ in range(10):
+        with pytest.raises(AbortedError, match="the lease was cleared"):
+            await client.write_blocks(Lease(id=b"i" * 16), payloads, [size] * 12)
+
+
+async def test_a_node_that_ends_a_write_early_and_well_is_believed(
+    node: FakeNode, client: NodeClient
+) -> None:
+    """Results that came before the end count, though not every byte was taken."""
+    written = WriteBlocksResponse(block_indexes=[0], results=[WRITTEN])
+    node.on("WriteBlocks", play(written))
+    size = 700_000
+    payloads = {place: payload_of(place, size) for place in range(12)}
+
+    for _ in range(10):
+        results = await client.write_blocks(Lease(id=b"i" * 16), payloads, [size] * 12)
+
+        assert results == {0: WRITTEN}
 
 
 async def test_an_offer_that_is_not_answered_is_a_broken_node(
