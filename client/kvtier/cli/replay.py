@@ -118,15 +118,9 @@ async def replay(
     """
     async with following(client) as follower:
         node_id = (await client.get_node()).node_id
-        done = blocks = hits = 0
         start = perf_counter()
-        for number, request in enumerate(requests):
-            hits += await replay_request(client, target, number, request)
-            blocks += len(request.hash_ids)
-            done += 1
-            advance(1)
-        head = (await client.get_node()).head
-        await follower.reach(node_id, head.sequence)
+        sums = await _serve_all(client, target, requests, advance)
+        await follower.reach(node_id, (await client.get_node()).head.sequence)
         elapsed = perf_counter() - start
         comparison = await compare(client, follower)
         if follower.gaps:
@@ -134,35 +128,69 @@ async def replay(
             raise CommandError(client.endpoint, what, "replay again, on a node without other load")
         key = TierKey(node_id, target.tier)
         return Report(
-            requests=done,
-            blocks=blocks,
-            prefix_hits=hits,
+            **sums,
             stored=follower.stored[key],
             removed=follower.removed[key],
             resident_end=follower.resident(key),
             view_equals_listing=comparison.equal,
-            requests_per_s=round(done / elapsed, 1),
+            requests_per_s=round(sums["requests"] / elapsed, 1),
             elapsed_s=round(elapsed, 3),
         )
 
 
-async def replay_request(client: NodeClient, target: Target, number: int, request: Request) -> int:
-    """Look up and store one request's chain; return the length of the prefix that was there."""
+class _Chain(NamedTuple):
+    """What a request sends."""
+
+    number: int
+    blocks: int
+    hashes: bytes
+    payloads: list[bytes]
+
+
+async def _serve_all(
+    client: NodeClient,
+    target: Target,
+    requests: Iterable[Request],
+    advance: Callable[[int], None],
+) -> dict[str, int]:
+    chains = (_chain(number, each, target) for number, each in enumerate(requests))
+    sums = {"requests": 0, "blocks": 0, "prefix_hits": 0}
+    chain = next(chains, None)
+    while chain is not None:
+        sums["requests"] += 1
+        sums["blocks"] += chain.blocks
+        sums["prefix_hits"] += await _lookup(client, target, chain)
+        storing = asyncio.create_task(_store(client, target, chain))
+        # Once the store is sent, the next chain is made while the node works.
+        await asyncio.sleep(0)
+        try:
+            chain = next(chains, None)
+        finally:
+            await storing
+        advance(1)
+    return sums
+
+
+def _chain(number: int, request: Request, target: Target) -> _Chain:
     hashes = [block_hash(block_id) for block_id in request.hash_ids]
-    packed = b"".join(hashes)
-    answer = await client.lookup(target.namespace, [BlockSet(block_hashes=packed)])
-    prefixes: dict[str, int] = dict(zip(answer.tiers, answer.chains[0].prefix_lengths, strict=True))
     payloads = [payload(digest, target.block_bytes) for digest in hashes]
+    return _Chain(number, len(hashes), b"".join(hashes), payloads)
+
+
+async def _lookup(client: NodeClient, target: Target, chain: _Chain) -> int:
+    """Return the length of the prefix that the tier has."""
+    answer = await client.lookup(target.namespace, [BlockSet(block_hashes=chain.hashes)])
+    place = list(answer.tiers).index(target.tier)
+    return answer.chains[0].prefix_lengths[place]
+
+
+async def _store(client: NodeClient, target: Target, chain: _Chain) -> None:
+    run = BlockRun(block_hashes=chain.hashes)
     report = await client.store(
-        target.tier,
-        target.namespace,
-        [BlockRun(block_hashes=packed)],
-        payloads,
-        request_id=str(number),
+        target.tier, target.namespace, [run], chain.payloads, request_id=str(chain.number)
     )
     if not _GOOD.issuperset(zip(report.outcomes, report.results, strict=True)):
-        raise CommandError(client.endpoint, f"request {number} was not stored in full")
-    return prefixes[target.tier]
+        raise CommandError(client.endpoint, f"request {chain.number} was not stored in full")
 
 
 _GOOD = frozenset(

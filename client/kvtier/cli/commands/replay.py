@@ -105,7 +105,9 @@ async def _node(settings: Settings, options: _Options) -> AsyncIterator[str]:
         "slot_bytes": options.block_bytes,
         "policy": options.policy or "lru",
     }
-    config = {"node_id": "replay", "drain_timeout": 1, "tiers": [tier]}
+    # Nobody waits for single events here, and fewer messages leave more time for requests.
+    events = {"linger": 0.05}
+    config = {"node_id": "replay", "drain_timeout": 1, "tiers": [tier], "events": events}
     async with running_node(config) as node:
         yield node.endpoint
 
