@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kvtier.client import NodeClient
 from kvtier.v1.block_pb2 import Position, RemovalReason
@@ -88,6 +88,14 @@ class Fold:
         self._filtered = filtered
         self._namespaces: dict[bytes, Namespace] = {}
         self._opened = False
+        self._sizes: Counter[str] = Counter()
+
+    @classmethod
+    def at_the_start(cls, node_id: str, epoch: int) -> Self:
+        """Return the view of someone who was there before a log's first batch."""
+        fold = cls()
+        fold.node_id, fold.epoch, fold.synced = node_id, epoch, True
+        return fold
 
     def positions(self) -> list[NodePosition]:
         """Return where to resume."""
@@ -97,10 +105,6 @@ class Fold:
     def reopen(self) -> None:
         """Expect the first message of another stream."""
         self._opened = False
-
-    def sizes(self) -> Counter[str]:
-        """Return the number of blocks in each tier."""
-        return Counter(key.tier for key in self.view)
 
     def count(self, what: str, block_hash: bytes, tier: str = "cpu0") -> int:
         """Return how often a change of a block was told."""
@@ -125,7 +129,8 @@ class Fold:
 
     def _reset(self, message: WatchEventsResponse) -> None:
         self.resets.append(ResetReason.Name(message.reset.reason).removeprefix("RESET_REASON_"))
-        self.view, self.tokens, self.synced, self.epoch = {}, {}, False, message.epoch
+        self.view, self.tokens, self._sizes = {}, {}, Counter()
+        self.synced, self.epoch = False, message.epoch
 
     def _snapshot(self, message: WatchEventsResponse) -> None:
         assert not self.synced, "pages come before synced"
@@ -133,10 +138,9 @@ class Fold:
             self._add(stored)
 
     def _synced(self, message: WatchEventsResponse) -> None:
-        if not self.synced:
-            assert message.synced.blocks == len(self.view), "synced tells the number of blocks"
+        assert message.synced.blocks == len(self.view), "synced tells the number of blocks"
         self.synced = True
-        self.most |= self.sizes()
+        self.most |= self._sizes
 
     def _batches(self, message: WatchEventsResponse) -> None:
         sequences = [batch.sequence for batch in message.batches.batches]
@@ -156,7 +160,7 @@ class Fold:
             added = self._add(stored)
             if self.synced:
                 self.told += [Told(batch.sequence, "stored", k.tier, k.block_hash) for k in added]
-                self.most |= self.sizes()
+                self.most |= self._sizes
 
     def _progress(self, message: WatchEventsResponse) -> None:
         assert message.progress.head >= message.through
@@ -175,7 +179,7 @@ class Fold:
             if key.tier == event.tier and event.namespace in {b"", key.namespace}
         ]
         for key in gone:
-            del self.view[key]
+            self._drop(key)
         if self.synced:
             self.told.append(Told(sequence, "cleared", event.tier))
 
@@ -183,9 +187,8 @@ class Fold:
         reason = RemovalReason.Name(event.reason).removeprefix("REMOVAL_REASON_")
         assert reason != "UNSPECIFIED"
         for key in self._keys(event):
-            known = self.view.pop(key, None)
-            assert known or not self.synced, "only what is there is removed"
-            self.tokens.pop(key, None)
+            assert key in self.view or not self.synced, "only what is there is removed"
+            self._drop(key)
             if self.synced:
                 self.told.append(Told(sequence, "removed", key.tier, key.block_hash, reason))
 
@@ -193,6 +196,7 @@ class Fold:
         keys = self._keys(event)
         for key, facts in zip(keys, self._facts(event, keys), strict=True):
             assert key not in self.view or not self.synced, "only what is absent is stored"
+            self._sizes[key.tier] += key not in self.view
             self.view[key] = facts
         if event.token_ids:
             size = len(event.token_ids) // len(keys)
@@ -200,6 +204,10 @@ class Fold:
             told = [tuple(event.token_ids[first : first + size]) for first in cut]
             self.tokens.update(zip(keys, told, strict=True))
         return keys
+
+    def _drop(self, key: Key) -> None:
+        self._sizes[key.tier] -= self.view.pop(key, None) is not None
+        self.tokens.pop(key, None)
 
     def _keys(self, event: BlockRemoved | BlockStored) -> list[Key]:
         assert event.namespace in self._namespaces, "a namespace is described before it is used"

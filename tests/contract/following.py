@@ -3,25 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import grpc
 import grpc.aio
 
 from kvtier.client import NodeClient
 from kvtier.v1.event_service_pb2 import EventBatch, WatchEventsRequest, WatchEventsResponse
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
-from kvtier.wire.errors import KvtierError, decode_details
 
 from .folding import Fold
+from .wire import refusal
+
+if TYPE_CHECKING:
+    from kvtier.wire.errors import KvtierError
 
 PATIENCE = 20.0
-
-
-def refusal(error: grpc.aio.AioRpcError) -> KvtierError:
-    """Return an error with the details that its trailers carry."""
-    trailers = [(str(key), value) for key, value in error.trailing_metadata() or ()]
-    return decode_details(error.code(), error.details() or "", trailers)
 
 
 class Following:
@@ -97,15 +93,14 @@ async def following(
     Args:
         endpoint: The node's address.
         fold: The view to go on from; by default a new one, from a snapshot.
-        request: Fields of the request; positions are the fold's unless they are given.
+        request: Further fields of the request.
     """
     filtered = any(request.get(name) for name in ("tiers", "media", "namespaces"))
     view = fold or Fold(filtered=filtered)
-    positions = request.pop("positions", view.positions())
     view.reopen()
     async with grpc.aio.insecure_channel(endpoint) as channel:
         stub: Any = EventServiceStub(channel)
-        call = stub.WatchEvents(WatchEventsRequest(positions=positions, **request))
+        call = stub.WatchEvents(WatchEventsRequest(positions=view.positions(), **request))
         follower = Following(call, view)
         try:
             await follower.until(lambda: "synced" in follower.kinds or follower.error)

@@ -1,0 +1,106 @@
+"""Calls without the client: encoded messages out and in, over a channel with gRPC's defaults."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc.aio
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+
+from kvtier.wire.errors import KvtierError, decode_details
+
+PATIENCE = 10.0
+
+
+@dataclass
+class Outcome:
+    """How a call ended.
+
+    Attributes:
+        answers: The encoded answers that came.
+        error: What it ended with; None when it ended well, or was left once enough had come.
+    """
+
+    answers: list[bytes] = field(default_factory=list)
+    error: KvtierError | None = None
+
+    @property
+    def code(self) -> str:
+        return self.error.code.name if self.error else "OK"
+
+
+def refusal(error: grpc.aio.AioRpcError) -> KvtierError:
+    """Return an error with the details that its trailers carry."""
+    trailers = [(str(key), value) for key, value in error.trailing_metadata() or ()]
+    return decode_details(error.code(), error.details() or "", trailers)
+
+
+class Wire:
+    """Calls any method of a node with any bytes.
+
+    Every method is called as one that streams both ways: on the wire there is no difference, and so
+    a call can also have too few messages, or too many.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
+
+    def open(self, method: MethodDescriptor, requests: Any) -> Any:
+        """Begin a call that sends encoded requests, from a list or an asynchronous iterator."""
+        path = f"/{method.containing_service.full_name}/{method.name}"
+        return self._channel.stream_stream(path)(requests, timeout=PATIENCE)
+
+    async def call(
+        self, method: MethodDescriptor, *requests: bytes | Message, answers: int | None = None
+    ) -> Outcome:
+        """Send requests and read what comes.
+
+        Args:
+            method: The method.
+            requests: Messages, or bytes that need not be any.
+            answers: How many answers are enough; None means all.
+        """
+        outcome = Outcome()
+        call = self.open(method, [_encoded(each) for each in requests])
+        try:
+            async for answer in call:
+                outcome.answers.append(answer)
+                if len(outcome.answers) == answers:
+                    break
+        except grpc.aio.AioRpcError as error:
+            outcome.error = refusal(error)
+        finally:
+            call.cancel()
+        return outcome
+
+
+@asynccontextmanager
+async def wire(endpoint: str) -> AsyncIterator[Wire]:
+    """Connect to a node."""
+    async with grpc.aio.insecure_channel(endpoint) as channel:
+        yield Wire(channel)
+
+
+async def until(condition: Any) -> None:
+    """Wait until something that nothing announces holds.
+
+    Raises:
+        TimeoutError: When it does not come to hold.
+    """
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.005)
+
+
+def _encoded(message: bytes | Message) -> bytes:
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
+def methods(*files: Any) -> Iterable[MethodDescriptor]:
+    """Return every method of every service of proto files."""
+    for file in files:
+        for service in file.services_by_name.values():
+            yield from service.methods
