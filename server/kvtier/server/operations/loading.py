@@ -46,10 +46,10 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
     keys = read_keys(node, namespace, request.blocks)
     node.leases.check_owner(owner)
-    results = tier.look_up(keys)
-    found = tier.pin(keys)
+    results, found = tier.load(request_id, keys)
     for other in node.tiers:
-        other.stamp(request_id, keys)
+        if other is not tier:
+            other.stamp(request_id, keys)
     slots, aliases = _by_place(found)
     lease = Lease(
         read_lease_id(request.lease_id),
