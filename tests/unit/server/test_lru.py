@@ -3,8 +3,6 @@
 KVTIER_TEST_EFFORT=20 tries twenty times as many random sequences.
 """
 
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,58 +10,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kvtier.server.tiers.lru import LruPolicy
 from tests.model.effort import examples
+from tests.model.plain_lru import PlainLru
 
 SLOTS = 12
 slots_lists = st.lists(st.integers(0, SLOTS - 1), min_size=1, max_size=5, unique=True)
 requests = st.sampled_from(["", "a", "b", "c"])
-
-
-@dataclass(eq=False)
-class Group:
-    """Slots stamped by one request: the later in the list, the sooner evicted."""
-
-    name: str
-    stamp: int = 0
-    slots: list[int] = field(default_factory=list)
-
-
-class PlainLru:
-    """What `lru` means: the tail of the group that was stamped longest ago goes first.
-
-    A group is ordered by position and, at equal position, by who joined it first.
-    """
-
-    def __init__(self, starts: list[int], leases: list[int]) -> None:
-        self._starts = starts
-        self._leases = leases
-        self._stamps = 0
-        self.groups: list[Group] = []
-
-    def stamp(self, request_id: str, slots: list[int]) -> None:
-        named = [group for group in self.groups if request_id and group.name == request_id]
-        group = named[0] if named else Group(request_id)
-        fresh = [slot for slot in slots if slot not in group.slots]
-        self.forget(fresh)
-        self._stamps += 1
-        group.stamp = self._stamps
-        group.slots = sorted(group.slots + fresh, key=lambda slot: self._starts[slot])
-        self.groups = [*(each for each in self.groups if each is not group), group]
-        self._drop_empty()
-
-    def forget(self, slots: list[int]) -> None:
-        for group in self.groups:
-            group.slots = [slot for slot in group.slots if slot not in slots]
-        self._drop_empty()
-
-    def _drop_empty(self) -> None:
-        self.groups = [group for group in self.groups if group.slots]
-
-    def order(self) -> list[int]:
-        """Return every slot that may be evicted, the first to go first."""
-        by_age = sorted(self.groups, key=lambda group: group.stamp)
-        return [
-            slot for group in by_age for slot in reversed(group.slots) if not self._leases[slot]
-        ]
 
 
 class LruMachine(RuleBasedStateMachine):
@@ -75,10 +26,13 @@ class LruMachine(RuleBasedStateMachine):
         self.leases = [0] * SLOTS
         self.policy = LruPolicy(self.starts, self.leases)
         self.policy.grow(SLOTS)
-        self.model = PlainLru(self.starts, self.leases)
+        self.model = PlainLru[int](self.starts.__getitem__)
 
     def held(self) -> list[int]:
-        return sorted(slot for group in self.model.groups for slot in group.slots)
+        return sorted(self.model.members())
+
+    def order(self) -> list[int]:
+        return self.model.order(lambda slot: not self.leases[slot])
 
     @rule(request_id=requests, slots=slots_lists, starts=st.lists(st.integers(0, 3), min_size=5))
     def stamp(self, request_id: str, slots: list[int], starts: list[int]) -> None:
@@ -97,7 +51,7 @@ class LruMachine(RuleBasedStateMachine):
         self.policy.stamp(request_id, [])
         self.model.stamp(request_id, [])
 
-    @precondition(lambda self: self.model.groups)
+    @precondition(lambda self: self.model.members())
     @rule(data=st.data(), kept=st.integers(0, 2))
     def forget(self, data: st.DataObject, kept: int) -> None:
         """Free some slots, which are stamped no more."""
@@ -107,7 +61,7 @@ class LruMachine(RuleBasedStateMachine):
         self.policy.forget(slots)
         self.model.forget(slots)
 
-    @precondition(lambda self: self.model.groups)
+    @precondition(lambda self: self.model.members())
     @rule(data=st.data())
     def lease(self, data: st.DataObject) -> None:
         """Take a lease on some slots."""
@@ -124,11 +78,11 @@ class LruMachine(RuleBasedStateMachine):
             self.leases[slot] -= 1
         self.policy.released(slots)
 
-    @precondition(lambda self: self.model.order())
+    @precondition(lambda self: self.order())
     @rule(data=st.data())
     def evict(self, data: st.DataObject) -> None:
         """Take victims, as many as there may be or fewer."""
-        order = self.model.order()
+        order = self.order()
         count = data.draw(st.integers(1, len(order)), "count")
 
         victims = self.policy.victims(count)
@@ -139,8 +93,7 @@ class LruMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_left_of_what_was_forgotten(self) -> None:
         """The policy remembers no request, and no slot, that has gone."""
-        names = {group.name for group in self.model.groups if group.name}
-        assert set(self.policy._named) == names
+        assert set(self.policy._named) == self.model.names()
         assert self.policy._parked <= set(self.held())
 
     def teardown(self) -> None:
@@ -148,7 +101,7 @@ class LruMachine(RuleBasedStateMachine):
         for slot in self.held():
             self.leases[slot] = 0
             self.policy.released([slot])
-        order = self.model.order()
+        order = self.order()
         if order:
             assert self.policy.victims(len(order)) == order
 

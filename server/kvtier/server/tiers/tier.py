@@ -150,9 +150,7 @@ class Tier:
     def stamp(self, request_id: str, keys: Sequence[bytes]) -> list[bool]:
         """Stamp the blocks that are here as used by a request; tell which are."""
         found = self.table.index.get_many(keys)
-        slots = _each_once(found)
-        if slots:
-            self.occupancy.policy.stamp(request_id, slots)
+        self.occupancy.policy.stamp(request_id, _each_once(found))
         return [slot is not None for slot in found]
 
     def pin(self, keys: Sequence[bytes]) -> list[int | None]:
@@ -168,9 +166,7 @@ class Tier:
         found = self.table.index.get_many(keys)
         results, readable = self._examine(found)
         self._hold_once(readable)
-        here = _each_once(found)
-        if here:
-            self.occupancy.policy.stamp(request_id, here)
+        self.occupancy.policy.stamp(request_id, _each_once(found))
         return results, readable
 
     # Removing
