@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kvtier.server.tiers.columns import gather
-from kvtier.server.tiers.index import KeyIndex
+from kvtier.server.tiers.index import make_index
 from kvtier.server.tiers.spaces import PREFIX_BYTES, Space
 from kvtier.wire.hashes import split_hashes
 
@@ -90,7 +90,7 @@ class BlockTable:
         self.birth: list[Birth] = []
         self.checksum = array("Q")
         self.token_ids: dict[int, bytes] = {}
-        self.index = KeyIndex()
+        self.index = make_index(capacity)
         self._free: list[int] = []
 
     def __len__(self) -> int:
