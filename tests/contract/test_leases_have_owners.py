@@ -153,7 +153,7 @@ async def test_a_block_tells_who_holds_it(serve: Serve, connect: Connect) -> Non
 
 @pytest.mark.parametrize("kind", ["store", "load"])
 async def test_a_renewed_lease_lives_on(serve: Serve, kind: str) -> None:
-    """Renewed before its end it lives for the new time, shorter or longer than before."""
+    """Renewed before its end it lives for the new time, counted from then."""
     node = await serve(cpu_tier(4))
     await node.store("A")
     if kind == "store":
@@ -173,6 +173,18 @@ async def test_a_renewed_lease_lives_on(serve: Serve, kind: str) -> None:
 
     assert told == ["OK"] * 3
     assert words(LeaseResult, late.results) == ["ENDED"]
+    assert await node.gauges() == {"ready": 1}
+
+
+async def test_a_renewal_may_shorten_a_lease(serve: Serve) -> None:
+    """The new time replaces the old one, also when less was wanted."""
+    node = await serve(cpu_tier(4))
+    await node.store("A")
+    pinned = await node.client.prepare_load("cpu0", node.namespace, [blocks_of("A")], ttl=60)
+
+    await node.client.renew_leases([pinned.lease], 2)
+    node.clock.advance(2)
+
     assert await node.gauges() == {"ready": 1}
 
 
