@@ -154,6 +154,19 @@ async def test_a_clear_ends_an_offer_that_is_under_way(node: LocalNode, force: b
     assert node.gauges() == {"free": 4}
 
 
+async def test_a_caller_that_ends_after_its_offer_expired_is_told_so(node: LocalNode) -> None:
+    """A call that stored less than was offered never ends as if all were well."""
+    upload = Upload(node.transfers, WriteBlocksRequest(offer=node.offer(run("a", "b"))))
+    await upload.send(data(0, payload("a")))
+    node.clock.advance(30)
+    node.node.expire_leases()
+
+    with pytest.raises(KvtierError, match="ended while"):
+        await upload.end()
+
+    assert upload.results() == {0: "STORED"}
+
+
 async def test_an_offer_that_stands_still_expires(node: LocalNode) -> None:
     """A caller that stays connected and sends nothing holds its slots for the time to live."""
     upload = Upload(node.transfers, WriteBlocksRequest(offer=node.offer(run("a", "b"))))

@@ -93,7 +93,7 @@ class TransferService:
         lease, prepared = open_store(self._node, first.offer, digest)
         ttl = lease.expires - self._node.clock.monotonic()
         writer = BlockWriter(self._node.leases, lease, self._node.threads)
-        how, answered = End.RELEASED, set[int]()
+        how, wanted, answered = End.RELEASED, set(lease.slots), set[int]()
         try:
             response = WriteBlocksResponse(prepared=prepared)
             if not first.data:
@@ -109,8 +109,10 @@ class TransferService:
                     response.MergeFrom(_response(results))
                     await send(response)
                     response = WriteBlocksResponse()
-                if answered.issuperset(lease.slots):
+                if answered >= wanted:
                     break
+            else:
+                writer.check_open()
             incomplete = _incomplete(lease, answered)
             how = End.COMPLETED
         finally:
