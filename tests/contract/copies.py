@@ -10,6 +10,8 @@ from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
 from .support import Serving
 from .support import namespace as description
 
+_TIER = "cpu0"
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -19,21 +21,12 @@ class Copy:
     target: Serving
     runs: Sequence[BlockRun]
     lease: Lease
-    source_tier: str
-    target_tier: str
 
     @classmethod
-    async def begin(
-        cls,
-        source: Serving,
-        target: Serving,
-        *runs: BlockRun,
-        source_tier: str = "cpu0",
-        target_tier: str = "cpu0",
-    ) -> Self:
-        """Pin the blocks of these runs at the source."""
-        pinned = await source.client.prepare_load(source_tier, source.namespace, _sets(runs))
-        return cls(source, target, runs, pinned.lease, source_tier, target_tier)
+    async def begin(cls, source: Serving, target: Serving, *runs: BlockRun) -> Self:
+        """Pin the blocks of these runs in the source's host tier."""
+        pinned = await source.client.prepare_load(_TIER, source.namespace, _sets(runs))
+        return cls(source, target, runs, pinned.lease)
 
     async def finish(self) -> StoreReport:
         """Read the blocks, store them at the target, and let go of them."""
@@ -41,17 +34,13 @@ class Copy:
         read = await self.source.client.read_blocks(self.lease, sizes)
         payloads = [payload for payload in read.payloads if payload is not None]
         assert len(payloads) == len(sizes), "what is pinned can be read"
-        report = await self.target.client.store(
-            self.target_tier, self.target.namespace, self.runs, payloads
-        )
+        report = await self.target.client.store(_TIER, self.target.namespace, self.runs, payloads)
         await self.source.client.complete_load(self.lease)
         return report
 
     async def fail(self) -> None:
         """Reserve room at the target, give it back unwritten, and let go of the blocks."""
-        prepared = await self.target.client.prepare_store(
-            self.target_tier, self.target.namespace, self.runs
-        )
+        prepared = await self.target.client.prepare_store(_TIER, self.target.namespace, self.runs)
         await self.target.client.complete_store(prepared.lease, failed=True)
         await self.source.client.complete_load(self.lease)
 
