@@ -14,14 +14,24 @@ from kvtier.server.tiers.table import DOOMED, PENDING, WRITTEN
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1 import block_pb2
 from kvtier.v1.tier_pb2 import LeaseKind
-from kvtier.wire.errors import Reason, aborted, exhausted, failed_precondition, not_found
+from kvtier.wire.errors import Reason, aborted, exhausted, failed_precondition, invalid, not_found
 
 STORE = LeaseKind.LEASE_KIND_STORE
 LOAD = LeaseKind.LEASE_KIND_LOAD
+_LEASE_ID_BYTES = 16
 _REMEMBER_SECONDS = 300.0
 _REMEMBER_BYTES = 16 << 20
 _ENDED_OVERHEAD = 400
 _FULL_RETRY = 1.0
+
+
+def read_lease_id(lease_id: bytes) -> bytes:
+    """Return a lease id of 16 bytes."""
+    if len(lease_id) != _LEASE_ID_BYTES:
+        raise invalid(
+            f"lease id has {len(lease_id)} bytes; it must be {_LEASE_ID_BYTES} random bytes"
+        )
+    return lease_id
 
 
 class End(Enum):
@@ -170,10 +180,10 @@ class Leases:
         """Return an open lease.
 
         Raises:
-            KvtierError: NOT_FOUND when it is not known or of another kind, ABORTED when it ended or
-                has another generation.
+            KvtierError: INVALID_ARGUMENT for an id that cannot be one, NOT_FOUND when it is not
+                known or of another kind, ABORTED when it ended or has another generation.
         """
-        lease = self._open.get(reference.id)
+        lease = self._open.get(read_lease_id(reference.id))
         if lease is None:
             ended = self._ended.get(reference.id)
             if ended is None or (kind is not None and ended.kind != kind):

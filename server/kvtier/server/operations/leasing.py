@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from kvtier.server.leases import End, Lease
+from kvtier.server.leases import End, Lease, read_lease_id
 from kvtier.server.node import Node
-from kvtier.server.operations.requests import read_lease_id, read_text, read_ttl
+from kvtier.server.operations.requests import read_text, read_ttl
 from kvtier.v1 import block_pb2
 from kvtier.v1.result_pb2 import LeaseResult
 from kvtier.v1.tier_service_pb2 import (

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from google.protobuf.duration_pb2 import Duration
 from xxhash import xxh3_128_digest
 
-from kvtier.server.leases import LOAD, End, Lease
+from kvtier.server.leases import LOAD, End, Lease, read_lease_id
 from kvtier.server.node import Node
-from kvtier.server.operations.requests import read_keys, read_lease_id, read_text, read_ttl
+from kvtier.server.operations.requests import read_keys, read_text, read_ttl
 from kvtier.v1.result_pb2 import LookupResult
 from kvtier.v1.tier_service_pb2 import (
     CompleteLoadRequest,

@@ -11,8 +11,8 @@ from kvtier.wire.errors import invalid, quote
 from kvtier.wire.hashes import split_hashes
 from kvtier.wire.namespaces import MAX_SCOPE_BYTES, MAX_TEXT
 
-LEASE_ID_BYTES = 16
 DEFAULT_TTL = 30.0
+_MAX_NANOS = 999_999_999
 
 
 def read_group(namespace: NamespaceInfo, group: int) -> int:
@@ -79,20 +79,13 @@ def read_text(what: str, text: str, *, required: bool) -> str:
     return text
 
 
-def read_lease_id(lease_id: bytes) -> bytes:
-    """Return a lease id of 16 bytes."""
-    if len(lease_id) != LEASE_ID_BYTES:
-        raise invalid(
-            f"lease id has {len(lease_id)} bytes; it must be {LEASE_ID_BYTES} random bytes"
-        )
-    return lease_id
-
-
 def read_ttl(node: Node, ttl: Duration, *, given: bool) -> float:
     """Return a time to live in seconds, within the limit; the default when none is given."""
     longest = node.config.limits.lease_ttl_max
     if not given:
         return min(DEFAULT_TTL, longest)
+    if not 0 <= ttl.nanos <= _MAX_NANOS:
+        raise invalid(f"ttl has {ttl.nanos} nanos; it must have 0 to {_MAX_NANOS}")
     seconds = float(ttl.seconds) + ttl.nanos / 1e9
     if not 0 < seconds <= longest:
         raise invalid(f"ttl is {seconds:g} s; it must be more than 0 and at most {longest:g} s")

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from google.protobuf.duration_pb2 import Duration
 from xxhash import xxh3_128_digest
 
-from kvtier.server.leases import STORE, End, Lease, release_slots
+from kvtier.server.leases import STORE, End, Lease, read_lease_id, release_slots
 from kvtier.server.node import Node
 from kvtier.server.operations.requests import (
     check_count,
     read_group,
     read_hashes,
-    read_lease_id,
     read_scope,
     read_text,
     read_ttl,

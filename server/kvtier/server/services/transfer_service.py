@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 
-from kvtier.server.leases import LOAD, STORE, End, Lease
+from kvtier.server.leases import LOAD, STORE, End, Lease, read_lease_id
 from kvtier.server.node import Node
-from kvtier.server.operations.requests import read_keys, read_lease_id
+from kvtier.server.operations.requests import read_keys
 from kvtier.server.operations.storing import open_store, request_digest
 from kvtier.server.services.rpc import Send
 from kvtier.server.tiers.table import DOOMED
