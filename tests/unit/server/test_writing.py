@@ -37,6 +37,19 @@ async def test_bytes_with_the_offer_are_answered_with_it(node: LocalNode) -> Non
     assert upload.results() == {0: "STORED", 1: "STORED"}
 
 
+async def test_an_offer_is_answered_before_more_is_awaited(node: LocalNode) -> None:
+    """A caller that sends half a block with its offer, and waits for the answer, gets it."""
+    request = WriteBlocksRequest(offer=node.offer(run("a")))
+    request.MergeFrom(part(0, payload("a"), 0, 10))
+    upload = Upload(node.transfers, request)
+
+    await settle()
+
+    assert [answer.HasField("prepared") for answer in upload.answers] == [True]
+    await upload.send(part(0, payload("a"), 10, 64))
+    assert await upload.end() == {0: "STORED"}
+
+
 async def test_a_block_named_twice_is_answered_twice(node: LocalNode) -> None:
     """An offer with a duplicate stores it once, and tells of both places."""
     request = WriteBlocksRequest(offer=node.offer(run("a", "b", "a"), run("b")))

@@ -105,7 +105,7 @@ class TransferService:
                 results = await writer.write(cut(message, lease.block_bytes))
                 _publish(lease, results)
                 answered |= results.keys()
-                if results:
+                if results or response.HasField("prepared"):
                     response.MergeFrom(_response(results))
                     await send(response)
                     response = WriteBlocksResponse()
@@ -119,9 +119,8 @@ class TransferService:
             writer.close()
             if self._node.leases.get(lease.id) is lease:
                 self._node.leases.let_go(lease, how)
-        if incomplete or response.HasField("prepared"):
-            response.MergeFrom(_response(incomplete))
-            await send(response)
+        if incomplete:
+            await send(_response(incomplete))
 
     async def _read_lease(self, lease: Lease, send: Send) -> None:
         slots: list[int | None] = [None] * len(lease.block_bytes)
