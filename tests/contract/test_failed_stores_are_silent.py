@@ -5,21 +5,18 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kvtier.client import AbortedError, NodeClient, UnavailableError
-from kvtier.v1 import transfer_service_pb2
 from kvtier.v1.block_pb2 import Lease
 from kvtier.v1.result_pb2 import CompleteResult, WriteResult
 from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
+from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
 
 from .conftest import Serve
 from .folding import listed
 from .following import following
 from .support import Serving, block_hash, blocks_of, cpu_tier, gpu_tier, payload, run, words
-from .wire import until, wire
+from .wire import METHODS, until, wire
 
-WRITE = transfer_service_pb2.DESCRIPTOR.services_by_name["TransferService"].methods_by_name[
-    "WriteBlocks"
-]
+WRITE = METHODS["TransferService.WriteBlocks"]
 
 
 async def begin(node: Serving, *, write: bool = True) -> Lease:
@@ -74,7 +71,7 @@ async def send_other_bytes(node: Serving) -> None:
         answer = await raw.call(
             WRITE, WriteBlocksRequest(lease=lease, checksums=[1], data=payload("A"))
         )
-    (told,) = map(transfer_service_pb2.WriteBlocksResponse.FromString, answer.answers)
+    (told,) = map(WriteBlocksResponse.FromString, answer.answers)
     assert words(WriteResult, told.results) == ["CORRUPT"]
     await node.client.complete_store(lease)
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from kvtier.v1 import tier_service_pb2, transfer_service_pb2
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
@@ -13,14 +12,10 @@ from .conftest import Serve
 from .folding import listed
 from .following import following
 from .support import TOKENS, WIDTH, block_hash, hashes, payload, run
-from .wire import wire
+from .wire import METHODS, wire
 
-PREPARE = tier_service_pb2.DESCRIPTOR.services_by_name["TierService"].methods_by_name[
-    "PrepareStore"
-]
-WRITE = transfer_service_pb2.DESCRIPTOR.services_by_name["TransferService"].methods_by_name[
-    "WriteBlocks"
-]
+PREPARE = METHODS["TierService.PrepareStore"]
+WRITE = METHODS["TransferService.WriteBlocks"]
 GOOD = run("good")
 PARENT = block_hash("parent")
 

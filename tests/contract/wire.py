@@ -1,18 +1,31 @@
 """Calls without the client: encoded messages out and in, over a channel with gRPC's defaults."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
+import kvtier.v1
+from kvtier.client.ending import answers as answers_of
 from kvtier.wire.errors import KvtierError, decode_details
 
 PATIENCE = 10.0
+
+# Every method of every service, by its service and name.
+METHODS: dict[str, MethodDescriptor] = {
+    f"{service.name}.{method.name}": method
+    for module in iter_modules(kvtier.v1.__path__)
+    if module.name.endswith("_pb2")
+    for service in import_module(f"kvtier.v1.{module.name}").DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
 
 
 @dataclass
@@ -66,7 +79,7 @@ class Wire:
         outcome = Outcome()
         call = self.open(method, [_encoded(each) for each in requests])
         try:
-            async for answer in call:
+            async for answer in answers_of(call):
                 outcome.answers.append(answer)
                 if len(outcome.answers) == answers:
                     break
@@ -97,10 +110,3 @@ async def until(condition: Any) -> None:
 
 def _encoded(message: bytes | Message) -> bytes:
     return message if isinstance(message, bytes) else message.SerializeToString()
-
-
-def methods(*files: Any) -> Iterable[MethodDescriptor]:
-    """Return every method of every service of proto files."""
-    for file in files:
-        for service in file.services_by_name.values():
-            yield from service.methods

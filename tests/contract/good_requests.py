@@ -1,0 +1,127 @@
+"""A good request of every RPC, with every field set."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from google.protobuf.message import Message
+from xxhash import xxh3_64_intdigest
+
+from kvtier.v1 import event_service_pb2 as events
+from kvtier.v1 import tier_service_pb2 as tiers
+from kvtier.v1 import transfer_service_pb2 as transfers
+from kvtier.v1.block_pb2 import Medium, Position
+
+from .scene import NAMESPACE, NEW_LEASE, OWNER, SCOPE, TTL, Scene
+from .support import BLOCK_BYTES, block_hash, payload
+
+
+def written(block: object) -> dict[str, Any]:
+    """The bytes of one block, as a message brings them."""
+    data = payload(block, BLOCK_BYTES)
+    return {"data": data, "checksums": [xxh3_64_intdigest(data)]}
+
+
+Calls = list[Sequence[Message]]
+Good = Callable[[Scene], Calls]
+
+
+def one(request: Message) -> Calls:
+    """One call of one message."""
+    return [[request]]
+
+
+GOOD: dict[str, Good] = {
+    "EventService.WatchEvents": lambda s: one(
+        events.WatchEventsRequest(
+            positions=[
+                events.NodePosition(
+                    node_id=s.node.node.node_id,
+                    position=Position(epoch=s.node.node.log.epoch, sequence=s.node.node.log.head),
+                )
+            ],
+            tiers=["cpu0"],
+            media=[Medium.MEDIUM_CPU],
+            namespaces=[s.namespace],
+            view=events.EVENT_VIEW_FULL,
+        )
+    ),
+    "TierService.GetNode": lambda _: one(tiers.GetNodeRequest()),
+    "TierService.ListTiers": lambda _: one(tiers.ListTiersRequest()),
+    "TierService.RegisterNamespace": lambda _: one(
+        tiers.RegisterNamespaceRequest(namespace=NAMESPACE)
+    ),
+    "TierService.ListNamespaces": lambda _: one(tiers.ListNamespacesRequest()),
+    "TierService.LookupBlocks": lambda s: one(
+        tiers.LookupBlocksRequest(namespace=s.namespace, chains=s.blocks(), include_blocks=True)
+    ),
+    "TierService.PrepareStore": lambda s: one(s.offer()),
+    "TierService.CompleteStore": lambda s: one(
+        tiers.CompleteStoreRequest(lease=s.store, failed_blocks=[0], failed=True)
+    ),
+    "TierService.PrepareLoad": lambda s: one(
+        tiers.PrepareLoadRequest(
+            tier="cpu0",
+            namespace=s.namespace,
+            blocks=s.blocks(),
+            lease_id=NEW_LEASE,
+            owner=OWNER,
+            ttl=TTL,
+            request_id="request-1",
+        )
+    ),
+    "TierService.CompleteLoad": lambda s: one(tiers.CompleteLoadRequest(lease=s.load)),
+    "TierService.RenewLeases": lambda s: one(
+        tiers.RenewLeasesRequest(leases=[s.store, s.load], ttl=TTL)
+    ),
+    "TierService.ReleaseLeases": lambda s: one(
+        tiers.ReleaseLeasesRequest(leases=[s.store], owner=OWNER)
+    ),
+    "TierService.TouchBlocks": lambda s: one(
+        tiers.TouchBlocksRequest(
+            namespace=s.namespace, blocks=s.blocks(), request_id="request-1", tiers=["cpu0"]
+        )
+    ),
+    "TierService.DeleteBlocks": lambda s: one(
+        tiers.DeleteBlocksRequest(
+            namespace=s.namespace, blocks=s.blocks(), tiers=["cpu0"], force=True
+        )
+    ),
+    "TierService.ClearTier": lambda s: one(
+        tiers.ClearTierRequest(tier="cpu0", namespace=s.namespace, force=True)
+    ),
+    "TierService.ListBlocks": lambda s: [
+        [
+            tiers.ListBlocksRequest(
+                tiers=["cpu0"], namespace=s.namespace, group=1, scope=SCOPE, page_size=1
+            )
+        ],
+        [tiers.ListBlocksRequest(page_size=1, page_token=s.page_token)],
+    ],
+    "TierService.DescribeBlock": lambda s: one(
+        tiers.DescribeBlockRequest(
+            namespace=s.namespace, group=1, scope=SCOPE, block_hash=block_hash("a")
+        )
+    ),
+    "TransferService.WriteBlocks": lambda s: [
+        [transfers.WriteBlocksRequest(lease=s.store, **written("w"))],
+        [transfers.WriteBlocksRequest(offer=s.offer(), **written("c"))],
+        [
+            transfers.WriteBlocksRequest(offer=s.offer(), data=payload("c")[:8]),
+            transfers.WriteBlocksRequest(
+                block_index=0, offset=8, data=payload("c")[8:], checksums=written("c")["checksums"]
+            ),
+        ],
+        [
+            transfers.WriteBlocksRequest(offer=s.offer()),
+            transfers.WriteBlocksRequest(block_index=1, **written("d")),
+        ],
+    ],
+    "TransferService.ReadBlocks": lambda s: [
+        [transfers.ReadBlocksRequest(lease=s.load)],
+        [
+            transfers.ReadBlocksRequest(
+                blocks=transfers.ReadTarget(tier="cpu0", namespace=s.namespace, blocks=s.blocks())
+            )
+        ],
+    ],
+}

@@ -1,0 +1,115 @@
+"""A node with something of everything: tiers, blocks, leases of each kind."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from kvtier.server.operations import describing
+from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
+from kvtier.v1.tier_service_pb2 import ListBlocksRequest, ListBlocksResponse, PrepareStoreRequest
+
+from .support import TOKENS, Serving, cpu_tier, gpu_tier, hashes, namespace, payload, run
+from .wire import METHODS, wire
+
+# Stands for a lease id that was not used before.
+NEW_LEASE = b"a new lease's id"
+OWNER, SCOPE, TTL = "engine-1", b"tenant", Duration(seconds=20, nanos=1)
+NAMESPACE = namespace("everything", keep_token_ids=True, tp_rank=1, pp_rank=1, tp_size=2, pp_size=2)
+NAMESPACE.hash_seed = b"seed"
+SETTINGS: dict[str, Any] = {
+    "tiers": [gpu_tier(16), cpu_tier(16)],
+    "limits": {"hashes": 64, "leases_per_owner": 16},
+}
+
+
+@dataclass
+class Scene:
+    """What the good requests speak of.
+
+    Attributes:
+        node: The node.
+        namespace: The fingerprint of a namespace of which there are blocks.
+        store: A store lease on one block that is not written.
+        load: A load lease on a block.
+        page_token: The token of a second page of one block.
+    """
+
+    node: Serving
+    namespace: bytes
+    store: Lease
+    load: Lease
+    page_token: bytes = b""
+
+    def blocks(self) -> list[BlockSet]:
+        """The resident blocks, and one that is not there."""
+        return [BlockSet(group=1, scope=SCOPE, block_hashes=hashes("a", "b", "absent"))]
+
+    def offer(self) -> PrepareStoreRequest:
+        """An offer of two blocks behind the resident ones."""
+        return PrepareStoreRequest(
+            tier="cpu0",
+            namespace=self.namespace,
+            runs=[chain("c", "d", after="b", start=2 * TOKENS)],
+            lease_id=NEW_LEASE,
+            owner=OWNER,
+            ttl=TTL,
+            request_id="request-1",
+        )
+
+    def state(self) -> tuple[object, ...]:
+        """Everything that a refused call must leave as it is."""
+        node = self.node.node
+        about = describing.get_node(node).node
+        tiers = describing.list_tiers(node).tiers
+        for tier in tiers:
+            for count in ("refused", "mismatched", "abandoned"):
+                tier.counters.ClearField(count)
+        return (
+            about.SerializeToString(),
+            [tier.SerializeToString() for tier in tiers],
+            describing.list_namespaces(node).SerializeToString(),
+            len(node.spaces),
+            node.transfers,
+        )
+
+    async def strike(self) -> None:
+        """Remove everything and let every lease expire: what is left then has leaked."""
+        node = self.node
+        for tier in ("gpu0", "cpu0"):
+            await node.client.clear(tier, force=True)
+        # Leases expire with the first, and are forgotten with the second.
+        for _ in range(2):
+            node.clock.advance(1000)
+            about = await node.client.get_node()
+        tiers = await node.client.list_tiers()
+        left = [(t.ready_blocks, t.pending_blocks, t.draining_blocks) for t in tiers]
+        assert left == [(0, 0, 0), (0, 0, 0)]
+        assert (about.leases, about.followers, node.node.transfers) == (0, 0, 0)
+        assert len(node.node.spaces) == 0
+
+
+def chain(*blocks: object, **fields: Any) -> BlockRun:
+    """An offer of blocks with every field set."""
+    offer = run(*blocks, group=1, scope=SCOPE, **fields)
+    offer.token_ids.extend(range(TOKENS * len(blocks)))
+    offer.adapter_name = "adapter"
+    return offer
+
+
+async def set_scene(node: Serving) -> Scene:
+    """Store two blocks, and open one lease of each kind."""
+    client = node.client
+    fingerprint = await client.register_namespace(NAMESPACE)
+    await client.store("cpu0", fingerprint, [chain("a", "b")], [payload("a"), payload("b")])
+    runs = [chain("w", after="a", start=TOKENS)]
+    store = await client.prepare_store("cpu0", fingerprint, runs)
+    pinned = [BlockSet(group=1, scope=SCOPE, block_hashes=hashes("a"))]
+    load = await client.prepare_load("cpu0", fingerprint, pinned)
+    scene = Scene(node, fingerprint, store.lease, load.lease)
+    async with wire(node.endpoint) as raw:
+        (page,) = (
+            await raw.call(METHODS["TierService.ListBlocks"], ListBlocksRequest(page_size=1))
+        ).answers
+    scene.page_token = ListBlocksResponse.FromString(page).next_page_token
+    return scene
