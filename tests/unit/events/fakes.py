@@ -132,7 +132,7 @@ class FakeNode:
             held.drop(each)
         message = encode_cleared(held.info.name, held.info.medium, namespace)
         self.log.append(
-            [Part(CLEARED, held.info.index, held.info.medium, namespace, message, message)]
+            [Part(CLEARED, held.info.index, held.info.medium, namespace, message, message, 0)]
         )
 
     def tier_infos(self) -> list[TierInfo]:

@@ -58,7 +58,7 @@ def test_a_stored_event_parses_as_blockstored(
     header = stored_header(tier, medium, namespace, group, scope, adapter_name)
     encoded = encode_stored(header, lengths, starts, parents, hashes)
 
-    assert BlockStored.FromString(encoded) == BlockStored(
+    expected = BlockStored(
         tier=tier,
         medium=Medium.ValueType(medium),
         namespace=namespace,
@@ -70,6 +70,8 @@ def test_a_stored_event_parses_as_blockstored(
         parent_block_hashes=parents,
         block_hashes=hashes,
     )
+    assert BlockStored.FromString(encoded) == expected
+    assert len(encoded) == expected.ByteSize()
 
 
 @patient
@@ -95,7 +97,7 @@ def test_token_ids_are_added_to_the_same_event(token_ids: list[int]) -> None:
     group=_numbers,
     scope=_scopes,
     reason=st.integers(1, 3),
-    hashes=st.binary(),
+    hashes=st.binary(min_size=8),
 )
 def test_a_removed_event_parses_as_blockremoved(
     *,
@@ -112,7 +114,7 @@ def test_a_removed_event_parses_as_blockremoved(
 
     encoded = encode_removed(header, reason, hashes)
 
-    assert BlockRemoved.FromString(encoded) == BlockRemoved(
+    expected = BlockRemoved(
         tier=tier,
         medium=Medium.ValueType(medium),
         namespace=namespace,
@@ -121,6 +123,8 @@ def test_a_removed_event_parses_as_blockremoved(
         reason=RemovalReason.ValueType(reason),
         block_hashes=hashes,
     )
+    assert BlockRemoved.FromString(encoded) == expected
+    assert len(encoded) == expected.ByteSize()
 
 
 @patient
@@ -129,9 +133,9 @@ def test_a_cleared_event_parses_as_tiercleared(tier: str, medium: int, namespace
     """A clear names its tier, and its namespace when it was for one only."""
     encoded = encode_cleared(tier, medium, namespace)
 
-    assert TierCleared.FromString(encoded) == TierCleared(
-        tier=tier, medium=Medium.ValueType(medium), namespace=namespace
-    )
+    expected = TierCleared(tier=tier, medium=Medium.ValueType(medium), namespace=namespace)
+    assert TierCleared.FromString(encoded) == expected
+    assert len(encoded) == expected.ByteSize()
 
 
 def test_batches_join_into_one_message() -> None:

@@ -10,11 +10,11 @@ from kvtier.v1.event_service_pb2 import EventBatch, EventBatches
 from .fakes import CPU, GPU, space_of
 
 _PARTS = [
-    Part(CLEARED, 0, GPU, b"", b"\x0a\x01a", b"\x0a\x01a"),
-    Part(CLEARED, 1, CPU, space_of(2), b"\x0a\x01b", b"\x0a\x01b"),
-    Part(REMOVED, 0, GPU, space_of(1), b"\x0a\x01c", b"\x0a\x01c"),
-    Part(STORED, 1, CPU, space_of(1), b"\x0a\x01d", b"\x0a\x01d\x5a\x01\x07"),
-    Part(STORED, 1, CPU, space_of(2), b"\x0a\x01e", b"\x0a\x01e"),
+    Part(CLEARED, 0, GPU, b"", b"\x0a\x01a", b"\x0a\x01a", 1),
+    Part(CLEARED, 1, CPU, space_of(2), b"\x0a\x01b", b"\x0a\x01b", 1),
+    Part(REMOVED, 0, GPU, space_of(1), b"\x0a\x01c", b"\x0a\x01c", 1),
+    Part(STORED, 1, CPU, space_of(1), b"\x0a\x01d", b"\x0a\x01d\x5a\x01\x07", 1),
+    Part(STORED, 1, CPU, space_of(2), b"\x0a\x01e", b"\x0a\x01e", 1),
 ]
 
 

@@ -18,7 +18,7 @@ from .virtual_time import now, patient, virtual_time
 
 def _part(field: int = CLEARED, size: int = 10, full: bytes | None = None) -> Part:
     data = b"\x0a" + bytes([size]) + b"t" * size
-    return Part(field, 0, 2, b"", data, full or data)
+    return Part(field, 0, 2, b"", data, full or data, 1)
 
 
 def _log(max_batches: int = 4, max_bytes: int = 1 << 20) -> EventLog:
@@ -175,9 +175,9 @@ async def test_a_waiting_task_that_is_cancelled_leaves_the_others_waiting() -> N
 
 @virtual_time
 async def test_appending_costs_the_same_however_many_wait() -> None:
-    """With a thousand waiting tasks the time of an append stays that of one without any."""
+    """With five thousand waiting tasks the time of an append stays that of one without any."""
     quiet, crowded = _log(), _log()
-    waiting = [asyncio.create_task(crowded.wait(0, 60)) for _ in range(1000)]
+    waiting = [asyncio.create_task(crowded.wait(0, 60)) for _ in range(5000)]
     await asyncio.sleep(0)
 
     alone, with_waiters = side_by_side(
@@ -185,4 +185,4 @@ async def test_appending_costs_the_same_however_many_wait() -> None:
     )
     await asyncio.gather(*waiting)
 
-    assert with_waiters < 10 * alone
+    assert with_waiters < 5 * alone

@@ -111,6 +111,24 @@ async def test_a_filtered_follower_does_not_lag_for_what_it_does_not_see() -> No
 
 
 @virtual_time
+async def test_a_long_stretch_that_does_not_pass_gives_everybody_else_a_turn() -> None:
+    """Reading a whole log for a filtered follower takes several turns of the loop."""
+    node = FakeNode(max_batches=20_000)
+    reader = await _synced(node, namespaces=[space_of(1)])
+    for _ in range(20_000):
+        node.clear(space_of(2))
+
+    turns = 0
+    node.draining.set()
+    while not reader.ended:
+        turns += 1
+        await asyncio.sleep(0)
+
+    assert reader.fold.through == 20_000
+    assert turns > 6
+
+
+@virtual_time
 async def test_progress_never_overtakes_a_batch() -> None:
     """Whatever is accounted for was sent before, at every single message."""
     node = FakeNode()

@@ -121,6 +121,7 @@ async def test_a_confirmed_position_tells_the_blocks_of_then(namespaces: tuple[i
     node.store(block(10), block(11, namespace=2), tier=1)
     node.clear(tier=1)
     node.clear(tier=1)
+    node.clear(space_of(2), tier=0)
     node.store(block(12, namespace=2), tier=0)
     reader.messages.clear()
     reader.start()

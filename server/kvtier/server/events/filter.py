@@ -43,7 +43,7 @@ class EventFilter:
         passing = self._passing_parts(entry, whole)
         if len(passing) == len(entry.spans):
             return whole
-        return encode_batch(entry.sequence, passing) if any(passing) else b""
+        return encode_batch(entry.sequence, passing) if passing else b""
 
     def change(self, entry: Entry) -> int:
         """Return how many more blocks pass since a batch; negative for fewer."""

@@ -17,7 +17,8 @@ class Part(NamedTuple):
         namespace: The namespace's fingerprint; empty for a clear of every namespace.
         basic: The encoded message, without tag, as the BASIC view has it.
         full: The same with token ids; the same object as `basic` where there are none.
-        blocks: The number of blocks that were stored or removed; a clear need not tell.
+        blocks: The number of blocks that were stored or removed; 0 for a clear, which the log
+            counts itself.
     """
 
     field: int
@@ -26,4 +27,4 @@ class Part(NamedTuple):
     namespace: bytes
     basic: bytes
     full: bytes
-    blocks: int = 0
+    blocks: int

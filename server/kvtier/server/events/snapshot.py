@@ -62,7 +62,7 @@ def pages(stored: Sequence[bytes], page_bytes: int) -> Iterator[list[bytes]]:
     page: list[bytes] = []
     size = 0
     for part in stored:
-        if page and size + len(part) > page_bytes:
+        if size and size + len(part) > page_bytes:
             yield page
             page, size = [], 0
         page.append(part)
