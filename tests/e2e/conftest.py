@@ -5,7 +5,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 from subprocess import PIPE
@@ -45,9 +45,12 @@ class Result(NamedTuple):
 StartCli = Callable[..., subprocess.Popen[bytes]]
 
 
+StartNode = Callable[[Mapping[str, Any]], RunningNode]
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[RunningNode]:
-    """A node with a small GPU tier and a host tier, kept by an event loop of its own."""
+def start_node() -> Iterator[StartNode]:
+    """Starts nodes, kept by an event loop of their own until the module's end."""
     loop, stack = asyncio.new_event_loop(), AsyncExitStack()
     thread = Thread(target=loop.run_forever)
     thread.start()
@@ -55,13 +58,23 @@ def server() -> Iterator[RunningNode]:
     def await_(work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(60)
 
+    def start(config: Mapping[str, Any]) -> RunningNode:
+        node: RunningNode = await_(stack.enter_async_context(running_node(config)))
+        return node
+
     try:
-        yield await_(stack.enter_async_context(running_node(NODE)))
+        yield start
     finally:
         await_(stack.aclose())
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+@pytest.fixture(scope="module")
+def server(start_node: StartNode) -> RunningNode:
+    """A node with a small GPU tier and a host tier."""
+    return start_node(NODE)
 
 
 @pytest.fixture

@@ -192,3 +192,47 @@ def test_a_reader_that_has_enough_ends_a_listing_quietly(
     assert json.loads(first)["namespace_name"] == "many"
     assert err == b""
     assert process.wait() == 0
+
+
+def test_several_nodes_are_asked_as_one(
+    cli: Any, node: Any, start_node: Any, chain: list[str]
+) -> None:
+    """Listings, lookups and descriptions tell each node's copies, and a dead node's absence."""
+    tier = {"name": "cpu0", "medium": "cpu", "capacity": 4096}
+    other = start_node({"node_id": "node-b", "drain_timeout": 0, "tiers": [tier]})
+    cli(
+        "put", "-", "-n", "files", "--block-bytes", SIZE, "-e", other.endpoint,
+        stdin=DATA[: 3 * SIZE],
+    )  # fmt: skip
+    both = ("-e", node.endpoint, "-e", other.endpoint, "-o", "json")
+
+    listed = json.loads(cli("get", "blocks", *both).out)
+    found = json.loads(cli("lookup", *chain, "-n", "files", *both).out)
+    told = json.loads(cli("describe", "block", chain[0], "-n", "files", *both).out)
+    alone = json.loads(cli("describe", "block", chain[7], "-n", "files", *both).out)
+    partly = cli("get", "tiers", *both, "-e", "127.0.0.1:1", "--timeout", 1)
+
+    assert [record["node_id"] for record in listed] == ["node-a"] * 8 + ["node-b"] * 3
+    assert [(r["node_id"], r["union_prefix_length"]) for r in found] == [
+        ("node-a", 8),
+        ("node-b", 3),
+    ]
+    assert [(copy["node_id"], copy["tier"]) for copy in told["copies"]] == [
+        ("node-a", "cpu0"),
+        ("node-b", "cpu0"),
+    ]
+    assert [copy["node_id"] for copy in alone["copies"]] == ["node-a"]
+    assert [tier["node_id"] for tier in json.loads(partly.out)] == ["node-a", "node-a", "node-b"]
+    assert partly.code == 4
+    assert partly.err.startswith("error: 127.0.0.1:1: cannot be reached")
+
+
+def test_a_namespace_with_blocks_of_another_size_is_not_mixed_up(
+    cli: Any, node: Any, chain: list[str]
+) -> None:
+    """--block-bytes that differs from the registered size is wrong use, told with both."""
+    result = cli("put", "-", "-n", "files", "--block-bytes", 32, "-e", node.endpoint, stdin=DATA)
+
+    assert result.code == 2
+    assert "blocks of 64 bytes" in result.err
+    assert "says 32" in result.err

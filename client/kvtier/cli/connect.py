@@ -72,17 +72,22 @@ def raise_first(errors: Iterable[CommandError | None]) -> None:
         raise failures[0]
 
 
+async def namespaces_by_name(client: NodeClient) -> dict[str, NamedNamespace]:
+    """Return the namespaces that a node has registered."""
+    known = await client.list_namespaces()
+    return {each.name: NamedNamespace(fingerprint(each), each) for each in known}
+
+
 async def find_namespace(client: NodeClient, name: str) -> NamedNamespace:
     """Return the namespace that a node has registered under a name.
 
     Raises:
         CommandError: When it has none of that name.
     """
-    known = await client.list_namespaces()
-    for namespace in known:
-        if namespace.name == name:
-            return NamedNamespace(fingerprint(namespace), namespace)
-    names = ", ".join(namespace.name for namespace in known[:5])
+    known = await namespaces_by_name(client)
+    if name in known:
+        return known[name]
+    names = ", ".join(list(known)[:5])
     more = f" and {len(known) - 5} more" if len(known) > 5 else ""
     todo = f"it has {names}{more}" if known else "it has none yet; kvtier put can register one"
     raise CommandError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import click
 
@@ -64,45 +64,51 @@ def _endpoints(ctx: click.Context, param: click.Parameter, value: tuple[str, ...
     return tuple(dict.fromkeys(names))
 
 
-# Each option: its names, what it is, and what it is before a command's name only.
-_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any], dict[str, Any]], ...] = (
-    (
-        ("-e", "--endpoint", "endpoints"),
-        {"multiple": True, "metavar": "HOST:PORT", "help": "A node; may be repeated."},
-        {
-            "default": (DEFAULT_ENDPOINT,),
-            "show_default": True,
-            "envvar": "KVTIER_ENDPOINTS",
-            "show_envvar": True,
-            "callback": _endpoints,
-        },
-    ),
-    (
-        ("-o", "--output"),
-        {"type": click.Choice(OUTPUTS), "help": "The format of stdout."},
-        {"default": "table", "show_default": True},
-    ),
-    (
-        ("--no-headers",),
-        {"is_flag": True, "default": None, "help": "Leave out a table's titles."},
-        {"default": False},
-    ),
-    (
-        ("--timeout",),
-        {
-            "type": click.FloatRange(min=0, min_open=True),
-            "metavar": "SECONDS",
-            "help": "Longest wait for an answer.",
-        },
-        {"default": DEFAULT_TIMEOUT, "show_default": True},
-    ),
+class _Option(NamedTuple):
+    """An option's names, what it is, and what it is besides before a command's name."""
+
+    names: tuple[str, ...]
+    what: dict[str, Any]
+    before: dict[str, Any]
+
+
+_ENDPOINT = _Option(
+    ("-e", "--endpoint", "endpoints"),
+    {"multiple": True, "metavar": "HOST:PORT", "help": "A node; may be repeated."},
+    {
+        "default": (DEFAULT_ENDPOINT,),
+        "show_default": True,
+        "envvar": "KVTIER_ENDPOINTS",
+        "show_envvar": True,
+        "callback": _endpoints,
+    },
 )
+_OUTPUT = _Option(
+    ("-o", "--output"),
+    {"type": click.Choice(OUTPUTS), "help": "The format of stdout."},
+    {"default": "table", "show_default": True},
+)
+_NO_HEADERS = _Option(
+    ("--no-headers",),
+    {"is_flag": True, "default": None, "help": "Leave out a table's titles."},
+    {"default": False},
+)
+_TIMEOUT = _Option(
+    ("--timeout",),
+    {
+        "type": click.FloatRange(min=0, min_open=True),
+        "metavar": "SECONDS",
+        "help": "Longest wait for an answer.",
+    },
+    {"default": DEFAULT_TIMEOUT, "show_default": True},
+)
+_ALL = (_ENDPOINT, _OUTPUT, _NO_HEADERS, _TIMEOUT)
 
 
 def global_options(command: F) -> F:
     """Add the shared options with their defaults and environment, for the group."""
-    for names, what, before in reversed(_OPTIONS):
-        command = click.option(*names, **{**what, **before})(command)
+    for option in reversed(_ALL):
+        command = click.option(*option.names, **{**option.what, **option.before})(command)
     return command
 
 
@@ -111,9 +117,20 @@ def common_options(command: F) -> F:
 
     The command gets the outcome from `pass_settings`.
     """
-    for names, what, _ in reversed(_OPTIONS):
-        command = click.option(*names, **what, expose_value=False, callback=_override)(command)
+    for option in reversed(_ALL):
+        command = _after_the_name(option, command)
     return command
+
+
+def output_option(command: F) -> F:
+    """Add only the format, to a command that speaks to no node of the user's."""
+    return _after_the_name(_OUTPUT, command)
+
+
+def _after_the_name(option: _Option, command: F) -> F:
+    return click.option(*option.names, **option.what, expose_value=False, callback=_override)(
+        command
+    )
 
 
 def _override(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -136,7 +136,7 @@ def test_wrong_use_ends_with_2_one_line_and_no_data(
     out, err = capsys.readouterr()
     assert code == ExitCode.USAGE
     assert out == ""
-    assert err.startswith("error: kvtier")
+    assert err.startswith("error: ")
     assert err.count("\n") == 1
 
 

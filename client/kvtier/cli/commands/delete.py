@@ -12,6 +12,7 @@ from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.keys import Keys, hash_arguments, place_options, read_hashes
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
+from kvtier.cli.output.messages import word
 from kvtier.cli.run import run
 from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.result_pb2 import DeleteResult
@@ -19,7 +20,7 @@ from kvtier.v1.result_pb2 import DeleteResult
 _PREFIX = "DELETE_RESULT_"
 _COLUMNS = (
     Column("TIER", lambda r: r["tier"]),
-    Column("RESULT", lambda r: r["result"].removeprefix(_PREFIX).lower().replace("_", " ")),
+    Column("RESULT", lambda r: word(r["result"], _PREFIX)),
     Column("HASH", lambda r: r["block_hash"]),
 )
 

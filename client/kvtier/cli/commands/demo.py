@@ -10,7 +10,7 @@ import click
 from kvtier.cli.demo.plan import Plan, make_plan
 from kvtier.cli.demo.show import Outcome, show
 from kvtier.cli.exit import CommandError, ExitCode
-from kvtier.cli.options import Settings, common_options, pass_settings
+from kvtier.cli.options import Settings, output_option, pass_settings
 from kvtier.cli.output import printing
 from kvtier.cli.params import size
 from kvtier.cli.replay import replay_namespace
@@ -42,7 +42,7 @@ from kvtier.cli.workload import Workload
     show_default=True,
     help="Bytes of each block.",
 )
-@common_options
+@output_option
 @pass_settings
 def command(
     settings: Settings, /, *, trace: Path | None, count: int, seed: int, block_bytes: int

@@ -9,7 +9,7 @@ from kvtier.cli.exit import ExitCode
 from kvtier.cli.keys import MAX_WIDTH, MIN_WIDTH, Keys, hex_bytes, place_options
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
-from kvtier.cli.output.messages import to_record
+from kvtier.cli.output.messages import to_record, word
 from kvtier.cli.output.table import field_lines, table_lines
 from kvtier.cli.output.times import age
 from kvtier.cli.run import run
@@ -27,7 +27,7 @@ _COPIES = (
 _LEASES = (
     Column("NODE", lambda r: r["node_id"]),
     Column("TIER", lambda r: r["tier"]),
-    Column("KIND", lambda r: r["kind"].removeprefix("LEASE_KIND_").lower()),
+    Column("KIND", lambda r: word(r["kind"], "LEASE_KIND_")),
     Column("OWNER", lambda r: r["owner"]),
     Column("LEFT", lambda r: r["remaining"], right=True),
 )

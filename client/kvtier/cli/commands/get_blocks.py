@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from kvtier.cli.connect import connected, find_namespace, raise_first
+from kvtier.cli.connect import connected, find_namespace, namespaces_by_name, raise_first
 from kvtier.cli.exit import CommandError
 from kvtier.cli.keys import MAX_SCOPE, hex_bytes
 from kvtier.cli.options import Settings, common_options, pass_settings
@@ -14,7 +14,6 @@ from kvtier.cli.output.messages import to_record
 from kvtier.cli.output.times import age
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
-from kvtier.wire.namespaces import fingerprint
 from kvtier.wire.sizes import format_size
 
 _PAGE = 1000
@@ -88,7 +87,8 @@ async def _pages(
 ) -> AsyncIterator[list[dict[str, Any]]]:
     node = await client.get_node()
     only = (await find_namespace(client, wanted.namespace)).fingerprint if wanted.namespace else b""
-    names = {fingerprint(n): n.name for n in await client.list_namespaces()}
+    known = await namespaces_by_name(client)
+    names = {each.fingerprint: name for name, each in known.items()}
     size = min(limit or _PAGE, _PAGE)
     page: list[dict[str, Any]] = []
     blocks = client.list_blocks(

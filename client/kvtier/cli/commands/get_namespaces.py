@@ -4,13 +4,12 @@ from typing import Any
 
 import click
 
-from kvtier.cli.connect import ask_all, raise_first
+from kvtier.cli.connect import ask_all, namespaces_by_name, raise_first
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
 from kvtier.cli.output.messages import to_record
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
-from kvtier.wire.namespaces import fingerprint
 from kvtier.wire.sizes import format_size
 
 
@@ -49,8 +48,8 @@ async def _describe(client: NodeClient) -> list[dict[str, Any]]:
     return [
         {
             "node_id": node.node_id,
-            "fingerprint": fingerprint(namespace).hex(),
-            **to_record(namespace),
+            "fingerprint": each.fingerprint.hex(),
+            **to_record(each.description),
         }
-        for namespace in await client.list_namespaces()
+        for each in (await namespaces_by_name(client)).values()
     ]

@@ -7,7 +7,7 @@ import click
 from kvtier.cli.connect import ask_all, raise_first
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
-from kvtier.cli.output.messages import to_record
+from kvtier.cli.output.messages import to_record, word
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
 from kvtier.wire.sizes import format_size
@@ -22,9 +22,9 @@ def _use(record: Record) -> str:
 _COLUMNS = (
     Column("NODE", lambda r: r["node_id"]),
     Column("TIER", lambda r: r["name"]),
-    Column("MEDIUM", lambda r: r["medium"].removeprefix("MEDIUM_").lower()),
+    Column("MEDIUM", lambda r: word(r["medium"], "MEDIUM_")),
     Column("DEVICE", lambda r: r["device"]),
-    Column("STATE", lambda r: r["state"].removeprefix("TIER_STATE_").lower()),
+    Column("STATE", lambda r: word(r["state"], "TIER_STATE_")),
     Column("POLICY", lambda r: r["policy"]),
     Column("SIZE", lambda r: format_size(r["capacity_bytes"]), right=True),
     Column("BLOCKS", lambda r: str(r["ready_blocks"]), right=True),

@@ -10,6 +10,7 @@ from kvtier.cli.connect import ask_all, find_namespace, raise_first
 from kvtier.cli.keys import Keys, hash_arguments, place_options, read_hashes
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
+from kvtier.cli.output.messages import word
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
 from kvtier.v1.block_pb2 import BlockSet
@@ -23,7 +24,7 @@ _PREFIXES = (
 )
 _BLOCKS = (
     Column("NODE", lambda r: r["node_id"]),
-    Column("RESULT", lambda r: r["result"].removeprefix("LOOKUP_RESULT_").lower()),
+    Column("RESULT", lambda r: word(r["result"], "LOOKUP_RESULT_")),
     Column("TIERS", lambda r: ", ".join(r["tiers"])),
     Column("HASH", lambda r: r["block_hash"]),
 )

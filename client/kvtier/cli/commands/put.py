@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from kvtier.cli.connect import NamedNamespace, connected, find_namespace
+from kvtier.cli.connect import NamedNamespace, connected, find_namespace, namespaces_by_name
 from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.hashing import chain_hash
 from kvtier.cli.keys import MAX_WIDTH, MIN_WIDTH, Keys, hex_bytes, place_options
@@ -122,6 +122,10 @@ async def _namespace(client: NodeClient, offer: _Offer) -> NamedNamespace:
     """Return the namespace, registering a simple one where the caller gave its block size."""
     if offer.block_bytes is None:
         return await find_namespace(client, offer.namespace)
+    known = (await namespaces_by_name(client)).get(offer.namespace)
+    if known is not None:
+        _check_size(known, offer)
+        return known
     description = Namespace(
         name=offer.namespace,
         model=offer.namespace,
@@ -135,6 +139,14 @@ async def _namespace(client: NodeClient, offer: _Offer) -> NamedNamespace:
         hash_width=32,
     )
     return NamedNamespace(await client.register_namespace(description), description)
+
+
+def _check_size(namespace: NamedNamespace, offer: _Offer) -> None:
+    sizes = namespace.description.block_bytes
+    if offer.block_bytes not in sizes:
+        what = f"namespace {offer.namespace!r} has blocks of {', '.join(map(str, sizes))} bytes"
+        todo = f"leave --block-bytes out, which says {offer.block_bytes}"
+        raise CommandError("kvtier", what, todo, code=ExitCode.USAGE)
 
 
 def _cut(data: bytes, namespace: NamedNamespace, offer: _Offer) -> list[bytes]:

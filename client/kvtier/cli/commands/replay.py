@@ -21,6 +21,7 @@ from kvtier.cli.replay import Report, Target, replay, replay_namespace
 from kvtier.cli.run import run
 from kvtier.cli.trace import Request, TraceError, count_requests, read_trace
 from kvtier.client import NodeClient
+from kvtier.v1.event_service_pb2 import TierState
 from kvtier.v1.tier_pb2 import Tier
 
 _TIER = "cpu0"
@@ -131,6 +132,9 @@ async def _target(client: NodeClient, options: _Options) -> Target:
 
 def _check(endpoint: str, tier: Tier, options: _Options) -> None:
     """Check that the tier is as the caller said, so that the counts mean what they seem to."""
+    if tier.state == TierState.TIER_STATE_SILENT:
+        what = f"tier {tier.name} keeps no events, and so nothing can be counted"
+        raise CommandError(endpoint, what, "name another with --tier", code=ExitCode.USAGE)
     wanted = (("capacity", options.capacity), ("policy", options.policy))
     actual = {"capacity": tier.capacity_blocks, "policy": tier.policy}
     for name, value in wanted:

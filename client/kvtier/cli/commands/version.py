@@ -4,12 +4,12 @@ from importlib.metadata import version
 
 import click
 
-from kvtier.cli.options import Settings, common_options, pass_settings
+from kvtier.cli.options import Settings, output_option, pass_settings
 from kvtier.cli.output import printing
 
 
 @click.command()
-@common_options
+@output_option
 @pass_settings
 def command(settings: Settings) -> None:
     """Tell the version."""

@@ -10,6 +10,7 @@ from kvtier.cli.events import BLOCK_EVENTS, EventReader
 from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Printer, Record, printing
+from kvtier.cli.output.messages import word
 from kvtier.cli.run import run
 from kvtier.client import Watch
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
@@ -31,23 +32,19 @@ def _about(record: Record) -> str:
     words = [record.get("namespace_name", "")]
     match record["event"]:
         case "reset":
-            words.append(_word(record["reason"], "RESET_REASON_"))
+            words.append(word(record["reason"], "RESET_REASON_"))
         case "namespace":
             words.append(record["namespace"]["name"])
         case "state" if record["tier"]:
-            words += [_word(record["tier_state"], "TIER_STATE_"), record["reason"]]
+            words += [word(record["tier_state"], "TIER_STATE_"), record["reason"]]
         case "state":
-            words += [_word(record["source"], "SOURCE_STATE_"), record["reason"]]
+            words += [word(record["source"], "SOURCE_STATE_"), record["reason"]]
         case "removed":
-            words.append(_word(record["reason"], "REMOVAL_REASON_"))
+            words.append(word(record["reason"], "REMOVAL_REASON_"))
     if "block_hashes" in record:
         more = "…" if len(record["block_hashes"]) > 1 else ""
         words.append(record["block_hashes"][0][:12] + more)
     return "  ".join(word for word in words if word)
-
-
-def _word(name: str, prefix: str) -> str:
-    return name.removeprefix(prefix).lower().replace("_", " ")
 
 
 _COLUMNS = (

@@ -17,9 +17,9 @@ async def check_all(plan: Plan, clients: Mapping[str, NodeClient], rounds: Round
     return [
         await _view_equals_listings(plan, clients, rounds),
         await _blocks_load_exact(plan, clients, rounds),
-        _primary_first(rounds),
-        _never_too_full(plan, rounds),
-        _counts_add_up(plan, rounds),
+        primary_first(rounds),
+        never_too_full(plan, rounds),
+        counts_add_up(plan, rounds),
     ]
 
 
@@ -50,13 +50,15 @@ async def _blocks_load_exact(
     return Check("blocks_load_exact", all(asked == exact > 0 for asked, exact in loads), text)
 
 
-def _primary_first(rounds: Rounds) -> Check:
+def primary_first(rounds: Rounds) -> Check:
+    """Check that no message of the primary came after another node's in a round."""
     good = rounds.count - rounds.out_of_order
     text = f"the primary came first in {good:,} of {rounds.count:,} rounds of the merged stream"
     return Check("primary_first", rounds.count > 0 and not rounds.out_of_order, text)
 
 
-def _never_too_full(plan: Plan, rounds: Rounds) -> Check:
+def never_too_full(plan: Plan, rounds: Rounds) -> Check:
+    """Check that removals came ahead of the stores that took their room."""
     highest = rounds.follower.highest
     over = [key for key, capacity in plan.capacities.items() if highest[key] > capacity]
     text = "room was made before it was used: no tier ever showed more blocks than it holds"
@@ -65,7 +67,8 @@ def _never_too_full(plan: Plan, rounds: Rounds) -> Check:
     return Check("never_above_capacity", not over, text)
 
 
-def _counts_add_up(plan: Plan, rounds: Rounds) -> Check:
+def counts_add_up(plan: Plan, rounds: Rounds) -> Check:
+    """Check that stores less removals are what each tier holds, which began empty."""
     follower = rounds.follower
     wrong = [
         key

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from kvtier.cli.demo.plan import CPU, GPU, REMOTE, Plan
 from kvtier.cli.follow import TierKey
 from kvtier.cli.output import Column, Record
+from kvtier.cli.output.messages import word
 from kvtier.cli.output.table import table_lines
 from kvtier.v1.tier_pb2 import Tier
 from kvtier.wire.sizes import format_size
@@ -88,7 +89,7 @@ _EVENTS = (
     Column("SEQUENCE", lambda r: str(r["sequence"]), right=True),
     Column("EVENT", lambda r: r["event"]),
     Column("BLOCKS", lambda r: str(len(r["block_hashes"])), right=True),
-    Column("WHY", lambda r: r.get("reason", "").removeprefix("REMOVAL_REASON_").lower()),
+    Column("WHY", lambda r: word(r.get("reason", ""), "REMOVAL_REASON_")),
     Column("FIRST BLOCK", lambda r: r["block_hashes"][0][:12]),
 )
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
+
+_SCALARS = (str, bytes, int, float)
 
 
 def to_record(message: Message) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def to_record(message: Message) -> dict[str, Any]:
     record = {}
     for name, convert in _plan(message.DESCRIPTOR):
         value = getattr(message, name)
-        if isinstance(value, str | bytes | int | float):
+        if isinstance(value, _SCALARS):
             record[name] = convert(value)
         elif not isinstance(value, Message):
             record[name] = [convert(item) for item in value]
@@ -29,9 +30,12 @@ def to_record(message: Message) -> dict[str, Any]:
     return record
 
 
-def word(enum: EnumTypeWrapper, value: int, prefix: str) -> str:
-    """Return an enum value as people say it: `word(Medium, 1, "MEDIUM_")` is "gpu"."""
-    return str(enum.Name(value)).removeprefix(prefix).lower().replace("_", " ")
+def word(value: str | int, prefix: str) -> str:
+    """Return an enum value of a record as people say it: `word("MEDIUM_GPU", "MEDIUM_")` is "gpu".
+
+    A value that this version has no name for is a number, and stays one.
+    """
+    return str(value).removeprefix(prefix).lower().replace("_", " ")
 
 
 @cache

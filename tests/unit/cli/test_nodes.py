@@ -1,0 +1,60 @@
+"""Nodes of the command's own, and progress, without starting anything."""
+
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from kvtier.cli.main import main
+from kvtier.cli.progress import progress
+
+
+@pytest.mark.parametrize("command", [["serve"], ["demo", "--requests", "1"]])
+def test_a_light_installation_says_how_to_get_a_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """Without the server's packages the error names them and the command that installs them."""
+
+    def find(name: str, *rest: Any) -> Any:
+        return None if name in {"numpy", "yaml"} else find_spec(name, *rest)
+
+    monkeypatch.setattr("kvtier.cli.nodes.find_spec", find)
+
+    code = main(command)
+
+    out, err = capsys.readouterr()
+    assert code == 1
+    assert err == (
+        "error: kvtier: a node cannot run here: numpy, yaml missing; "
+        "install it with: pip install 'kvtier[server]'\n"
+    )
+    assert "ok" not in out
+
+
+def test_serve_passes_its_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kvtier serve` becomes the server's process, with every argument as it stands."""
+    calls = []
+    monkeypatch.setattr("os.execv", lambda path, arguments: calls.append((path, arguments)))
+
+    main(["serve", "--config", "node.yaml", "--help", "-x"])
+
+    command = (sys.executable, "-m", "kvtier.server", "--config", "node.yaml", "--help", "-x")
+    assert calls == [(sys.executable, command)]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_is_for_terminals_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    """A bar is drawn on stderr at a terminal; a pipe or a log gets nothing, and stdout never."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+
+    with progress("replaying", 4) as advance:
+        for _ in range(4):
+            advance(1)
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert ("4/4" in err) == terminal
+    assert bool(err) == terminal
