@@ -15,6 +15,7 @@ from kvtier.server.channel_options import server_options
 from kvtier.server.clock import Clock, SystemClock
 from kvtier.server.config import ConfigError, NodeConfig
 from kvtier.server.events.follower import Pace
+from kvtier.server.listening import listen_on
 from kvtier.server.node import Node
 from kvtier.server.services.event_service import EventService
 from kvtier.server.services.rpc import add_service
@@ -40,10 +41,6 @@ _SERVICES = [
 _EXPIRY_INTERVAL = 0.1
 _DRAIN_POLL = 0.02
 _STOP_GRACE = 0.5
-
-
-class StartError(Exception):
-    """The server cannot start; the message says why and what to do."""
 
 
 class TierServer:
@@ -79,7 +76,7 @@ class TierServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         for descriptor, servicer in zip(_SERVICES, self._servicers(), strict=True):
             add_service(self._server, descriptor, servicer, self.node.expire_leases)
-        self.address = self._bind()
+        self.address = listen_on(self._server, self._config.listen)
         await self._server.start()
         self._ticker = asyncio.create_task(self._expire_leases())
         # The tables live as long as the process: the collector need not visit them.
@@ -131,19 +128,6 @@ class TierServer:
             self.node, pace, max_followers=limits.followers, max_snapshots=limits.snapshots
         )
         return watching, TierService(self.node), TransferService(self.node)
-
-    def _bind(self) -> str:
-        host, _, _ = self._config.listen.rpartition(":")
-        try:
-            port = self._server.add_insecure_port(self._config.listen)
-        except RuntimeError as error:
-            raise StartError(
-                f"cannot listen on {self._config.listen}: {error}. Is another program there? "
-                "Choose another address with --listen"
-            ) from error
-        if not port:
-            raise StartError(f"cannot listen on {self._config.listen}: choose another address")
-        return f"{host}:{port}"
 
     async def _expire_leases(self) -> None:
         while True:

@@ -11,7 +11,8 @@ from typing import NoReturn
 import click
 
 from kvtier.server.config import ConfigError, NodeConfig, load_config
-from kvtier.server.lifecycle import StartError, TierServer
+from kvtier.server.lifecycle import TierServer
+from kvtier.server.listening import StartError
 from kvtier.server.logs import configure_logs
 from kvtier.server.stores.base import StoreError
 
