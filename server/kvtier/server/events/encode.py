@@ -7,7 +7,7 @@ group and scope is a header that the caller keeps; the hashes are passed through
 from collections.abc import Sequence
 
 from kvtier.v1.event_service_pb2 import BlockStored
-from kvtier.wire.framing import bytes_field, bytes_field_header, varint_field
+from kvtier.wire.framing import bytes_field, bytes_field_header, varint, varint_field
 
 
 def stored_header(  # noqa: PLR0917 - the message's fields, in order
@@ -78,11 +78,11 @@ def encode_stored(  # noqa: PLR0917 - the message's fields, in order
         block_hashes: The hashes of all the blocks, one after the other.
         token_ids: The token ids of all the blocks, as 32-bit numbers in the machine's order.
     """
-    columns = BlockStored(run_lengths=run_lengths, start_positions=start_positions)
     return b"".join(
         (
             header,
-            columns.SerializeToString(),
+            bytes_field(7, b"".join(map(varint, run_lengths))) if run_lengths else b"",
+            bytes_field(8, b"".join(map(varint, start_positions))),
             bytes_field(9, parent_block_hashes) if parent_block_hashes else b"",
             bytes_field_header(10, len(block_hashes)),
             block_hashes,

@@ -1,6 +1,7 @@
 """The node's event log: one ring of encoded batches, which followers read by position."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kvtier.server.events.bell import Bell
@@ -81,9 +82,8 @@ class EventLog:
         Returns:
             The batch's sequence.
         """
-        fields = [part.field for part in parts]
-        assert fields
-        assert fields == sorted(fields)
+        assert parts
+        assert all(one.field <= two.field for one, two in pairwise(parts))
         if self.head - self.oldest == self._max_batches:
             self._drop_oldest()
         self.head += 1
@@ -139,7 +139,7 @@ class EventLog:
             spans += self._spans_of(part, len(tagged), len(tagged_full))
         row = self.head % self._max_batches
         self._basic[row] = self._full[row] = encode_batch(self.head, basic)
-        if full != basic:
+        if any(part.full is not part.basic for part in parts):
             self._full[row] = encode_batch(self.head, full)
         self._spans[row] = tuple(spans)
 

@@ -282,9 +282,11 @@ class Tier:
         """Make room, sparing the offer's own blocks; return what went, by space."""
         table, policy = self.table, self.occupancy.policy
         policy.stamp(request_id, ())
-        self._guard(residents, 1)
+        if residents:
+            self._guard(residents, 1)
         victims = policy.victims(count)
-        self._guard(residents, -1)
+        if residents:
+            self._guard(residents, -1)
         groups = table.by_origin(victims)
         gone = self._packed(groups)
         self.counters.evicted += count
