@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.contract.conftest import serve
 from tests.contract.support import cpu_tier
 
 from .processes import NodeProcess, end
+
+__all__ = ["StartNode", "serve", "start_node"]
 
 StartNode = Callable[..., Awaitable[NodeProcess]]
 

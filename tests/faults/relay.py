@@ -1,0 +1,64 @@
+"""A relay between clients and a node, whose connections a test can break."""
+
+import asyncio
+import socket
+import struct
+from asyncio import StreamReader, StreamWriter
+from contextlib import suppress
+from typing import Self
+
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+class Relay:
+    """Passes bytes on in both directions.
+
+    Attributes:
+        endpoint: Where clients connect to.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.endpoint = ""
+        self._target = target
+        self._writers: list[StreamWriter] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.endpoint = f"{host}:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.reset()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def reset(self) -> None:
+        """Break every connection, on both sides, by a RST."""
+        for writer in self._writers:
+            with suppress(OSError):
+                connection = writer.get_extra_info("socket")
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _connect(self, reader: StreamReader, writer: StreamWriter) -> None:
+        host, _, port = self._target.rpartition(":")
+        there_reader, there_writer = await asyncio.open_connection(host, int(port))
+        self._writers += [writer, there_writer]
+        for source, sink in ((reader, there_writer), (there_reader, writer)):
+            self._tasks.add(asyncio.create_task(_pass_on(source, sink)))
+
+
+async def _pass_on(source: StreamReader, sink: StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await source.read(1 << 16):
+            sink.write(data)
+            await sink.drain()
+        sink.close()
