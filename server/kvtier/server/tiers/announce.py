@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kvtier.server.events.encode import (
     encode_cleared,
@@ -16,6 +16,14 @@ from kvtier.server.events.parts import CLEARED, REMOVED, STORED, Part
 from kvtier.server.tiers.columns import gather
 from kvtier.server.tiers.spaces import PREFIX_BYTES, NamespaceInfo, Space
 from kvtier.server.tiers.table import BlockTable, Groups, Origin
+
+# Clients of any make accept messages of 4 MiB: a part or a batch has at most about a quarter.
+_ENOUGH_BYTES = 1 << 20
+# The most that a number takes on the wire, of 32 and of 64 bits.
+_NUMBER_BYTES, _LONG_NUMBER_BYTES = 5, 10
+
+
+Pieces = TypeVar("Pieces", bytes, Sequence[int])
 
 
 class ChainRun(NamedTuple):
@@ -72,16 +80,19 @@ class Announcer:
         )
 
     def stored(self, table: BlockTable, groups: Groups) -> None:
-        """Announce blocks that became readable."""
+        """Announce blocks that became readable, in as many batches as it takes."""
         if self._log is not None:
-            self._log.append(self.stored_parts(table, groups))
+            self._append(self._log, self.stored_parts(table, groups))
 
     def removed(self, gone: Iterable[tuple[Origin, bytes]], reason: int) -> None:
         """Announce blocks that ceased to be readable, given as packed hashes by origin."""
         if self._log is not None:
-            self._log.append(
-                [self._removed_part(origin, hashes, reason) for origin, hashes in gone]
-            )
+            parts = [
+                self._removed_part(origin, some, reason)
+                for origin, hashes in gone
+                for some in _pieces(hashes, _most_blocks(origin) * origin.space.width)
+            ]
+            self._append(self._log, parts)
 
     def cleared(self, fingerprint: bytes) -> None:
         """Announce that every block, or every block of one namespace, is gone."""
@@ -91,14 +102,23 @@ class Announcer:
 
     def stored_parts(self, table: BlockTable, groups: Groups) -> list[Part]:
         """Return BlockStored parts that say everything about these readable blocks."""
-        parts = []
-        for origin, slots in groups:
-            if table.token_ids:
-                for _, some in groupby(slots, key=table.token_ids.__contains__):
-                    parts.append(self._stored_part(table, origin, list(some)))
-            else:
-                parts.append(self._stored_part(table, origin, slots))
-        return parts
+        return [
+            self._stored_part(table, origin, some)
+            for origin, slots in groups
+            for alike in _alike(table, slots)
+            for some in _pieces(alike, _most_blocks(origin))
+        ]
+
+    def _append(self, log: EventLog, parts: Iterable[Part]) -> None:
+        batch: list[Part] = []
+        size = 0
+        for part in parts:
+            if batch and size + len(part.full) > _ENOUGH_BYTES:
+                log.append(batch)
+                batch, size = [], 0
+            batch.append(part)
+            size += len(part.full)
+        log.append(batch)
 
     def _stored_part(self, table: BlockTable, origin: Origin, slots: Sequence[int]) -> Part:
         namespace = origin.space.namespace
@@ -122,3 +142,25 @@ class Announcer:
 
     def _part(self, field: int, fingerprint: bytes, basic: bytes, full: bytes, blocks: int) -> Part:
         return Part(field, self._tier, self._medium, fingerprint, basic, full, blocks)
+
+
+def _alike(table: BlockTable, slots: Sequence[int]) -> Iterable[Sequence[int]]:
+    """Cut slots where blocks with token ids and blocks without meet."""
+    if not table.token_ids:
+        return (slots,)
+    return (list(some) for _, some in groupby(slots, key=table.token_ids.__contains__))
+
+
+def _most_blocks(origin: Origin) -> int:
+    """Return how many blocks a part may have, whatever their chains and token ids are."""
+    namespace = origin.space.namespace
+    each = 2 * namespace.hash_width + _NUMBER_BYTES + _LONG_NUMBER_BYTES
+    if namespace.keep_token_ids:
+        each += _NUMBER_BYTES * namespace.tokens_per_block
+    return max(1, _ENOUGH_BYTES // each)
+
+
+def _pieces(whole: Pieces, most: int) -> Iterable[Pieces]:
+    if len(whole) <= most:
+        return (whole,)
+    return (whole[first : first + most] for first in range(0, len(whole), most))
