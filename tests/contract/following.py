@@ -51,11 +51,13 @@ class Following:
 
         Raises:
             TimeoutError: When it does not come to hold.
+            KvtierError: When the stream ended before.
         """
         async with asyncio.timeout(PATIENCE):
             while not condition():
                 if self._reading.done():
                     self._reading.result()
+                    raise self.error or EOFError("the stream ended")
                 self._moved.clear()
                 await self._moved.wait()
 
