@@ -10,9 +10,8 @@
 | 5 | not allowed |
 | 6 | a difference was found |
 | 130 | interrupted (Ctrl-C) |
+| 141 | the reader of stdout had enough (`kvtier get blocks | head`); nothing is said |
 | 143 | terminated (SIGTERM) |
-
-A reader that closes the pipe early (`kvtier get blocks | head`) is not a failure.
 """
 
 import os
@@ -39,6 +38,7 @@ class ExitCode(IntEnum):
     DENIED = 5
     DIFFERENCE = 6
     INTERRUPTED = 130
+    PIPE_CLOSED = 141
     TERMINATED = 143
 
 
@@ -126,7 +126,7 @@ def conclude(error: BaseException) -> int:
             return ExitCode.TERMINATED
         case BrokenPipeError():
             _silence_stdout()
-            return ExitCode.OK
+            return ExitCode.PIPE_CLOSED
         case click.UsageError():
             failure = _usage(error)
         case click.ClickException():
