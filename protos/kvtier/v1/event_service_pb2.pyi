@@ -195,7 +195,9 @@ class NodePosition(google.protobuf.message.Message):
     """The node's stable id."""
     @property
     def position(self) -> kvtier.v1.block_pb2.Position:
-        """The position, from the epoch and through fields of the last message that was applied."""
+        """The epoch and the last through of a view that was complete: of synced, or of a message after it.
+        Within a snapshot there is no such position; leave the node out to start over.
+        """
 
     def __init__(
         self,
