@@ -39,6 +39,7 @@ def _tier(**changes: object) -> Values:
         ({"config": {"drain_timeout": "10s"}}, "/config/drain_timeout"),
         ({"config": {"limits": {"folowers": 1}}}, "'folowers'"),
         ({"config": {"events": {"linger": -1}}}, "/config/events/linger"),
+        ({"config": {"events": {"heartbeat_interval": 2}}}, "/config/events/heartbeat_interval"),
         (_tier(capacity=None), "'capacity'"),
         (_tier(capacity=-1), "/config/tiers/0/capacity"),
         (_tier(capacity="10 GiBs"), "/config/tiers/0/capacity"),

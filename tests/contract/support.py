@@ -9,6 +9,7 @@ from typing import Any
 
 from kvtier.client import NodeClient
 from kvtier.server.clock import ManualClock
+from kvtier.server.config import EventsConfig
 from kvtier.server.lifecycle import TierServer
 from kvtier.server.node import Node
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, NamespacedBlocks
@@ -24,6 +25,8 @@ MakeTier = Callable[[int], dict[str, object]]
 TOKENS = 16
 BLOCK_BYTES = 64
 WIDTH = 32
+# Longer between heartbeats than a configuration may have: in a test there are none.
+NO_HEARTBEATS = EventsConfig.model_construct(heartbeat_interval=60.0, linger=0.0)
 
 
 def namespace(name: str = "llama", **fields: object) -> Namespace:

@@ -12,7 +12,7 @@ from kvtier.v1.event_service_pb2_grpc import EventServiceStub
 
 from .conftest import Serve
 from .following import following
-from .support import cpu_tier, gpu_tier
+from .support import NO_HEARTBEATS, cpu_tier, gpu_tier
 from .writing import writing
 
 IDLE = {"linger": 0, "heartbeat_interval": 0.1}
@@ -35,7 +35,7 @@ async def test_an_idle_stream_beats(serve: Serve) -> None:
 
 async def test_an_event_does_not_wait_for_the_next_beat(serve: Serve) -> None:
     """On a stream that is idle for a long interval, an event comes at once."""
-    node = await serve(events={"heartbeat_interval": 60, "linger": 0})
+    node = await serve(events=NO_HEARTBEATS)
     async with following(node.endpoint) as follower:
         await node.store(1)
         async with asyncio.timeout(5):
@@ -78,7 +78,7 @@ async def test_a_filtered_stream_beats_with_what_it_leaves_out(serve: Serve) -> 
 @pytest.mark.parametrize("blocks", [0, 500], ids=["empty", "filled"])
 async def test_the_metadata_comes_at_once(serve: Serve, blocks: int) -> None:
     """A caller knows that its call was taken before any message is due."""
-    node = await serve(cpu_tier(512), events={"heartbeat_interval": 60})
+    node = await serve(cpu_tier(512), events=NO_HEARTBEATS)
     if blocks:
         await node.store(*range(blocks))
     async with grpc.aio.insecure_channel(node.endpoint) as channel:

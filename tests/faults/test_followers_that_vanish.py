@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.contract.conftest import Serve
-from tests.contract.support import cpu_tier
+from tests.contract.support import NO_HEARTBEATS, cpu_tier
 from tests.contract.wire import until
 from tests.contract.writing import writing
 
@@ -23,7 +23,7 @@ from .relay import Relay
 CROWD = 100
 # No heartbeat and, on an idle node, no event tells the node that nobody listens any more.
 SETTINGS = {
-    "events": {"heartbeat_interval": 60, "linger": 0},
+    "events": NO_HEARTBEATS,
     "limits": {"followers": CROWD, "snapshots": CROWD},
 }
 

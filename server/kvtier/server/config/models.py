@@ -135,8 +135,10 @@ class EventsConfig(_Settings):
     max_bytes: Annotated[Size, Field(ge=1)] = Field(
         default=64 * MIB, description="Bytes of batches that the log keeps."
     )
-    heartbeat_interval: Annotated[Seconds, Field(ge=0.05, le=60)] = Field(
-        default=1.0, description="Longest silence on an idle stream, in seconds."
+    heartbeat_interval: Annotated[Seconds, Field(ge=0.05, le=1)] = Field(
+        default=1.0,
+        description="Longest silence on an idle stream, in seconds, at most 1: followers do not "
+        "know the setting, and suspect a node that is silent for three seconds.",
     )
     linger: Annotated[Seconds, Field(ge=0, le=1)] = Field(
         default=0.002,
