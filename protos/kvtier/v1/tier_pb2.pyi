@@ -115,8 +115,9 @@ class Limits(google.protobuf.message.Message):
     LEASES_PER_OWNER_FIELD_NUMBER: builtins.int
     FOLLOWERS_FIELD_NUMBER: builtins.int
     NAMESPACES_FIELD_NUMBER: builtins.int
+    LEASED_BYTES_PER_OWNER_FIELD_NUMBER: builtins.int
     message_bytes: builtins.int
-    """Bytes of one message."""
+    """Bytes of one request message."""
     hashes: builtins.int
     """Hashes in one request, over all its chains, runs or sets."""
     block_bytes: builtins.int
@@ -127,6 +128,8 @@ class Limits(google.protobuf.message.Message):
     """Followers at one time."""
     namespaces: builtins.int
     """Registered namespaces."""
+    leased_bytes_per_owner: builtins.int
+    """Bytes of blocks under one owner's open leases."""
     @property
     def lease_ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Longest time to live of a lease."""
@@ -141,9 +144,10 @@ class Limits(google.protobuf.message.Message):
         leases_per_owner: builtins.int = ...,
         followers: builtins.int = ...,
         namespaces: builtins.int = ...,
+        leased_bytes_per_owner: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease_ttl", b"lease_ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["block_bytes", b"block_bytes", "followers", b"followers", "hashes", b"hashes", "lease_ttl", b"lease_ttl", "leases_per_owner", b"leases_per_owner", "message_bytes", b"message_bytes", "namespaces", b"namespaces"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["block_bytes", b"block_bytes", "followers", b"followers", "hashes", b"hashes", "lease_ttl", b"lease_ttl", "leased_bytes_per_owner", b"leased_bytes_per_owner", "leases_per_owner", b"leases_per_owner", "message_bytes", b"message_bytes", "namespaces", b"namespaces"]) -> None: ...
 
 Global___Limits: typing_extensions.TypeAlias = Limits
 

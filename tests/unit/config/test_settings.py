@@ -115,6 +115,7 @@ def test_tiers_are_one_to_sixteen_with_names_of_their_own() -> None:
         ({"limits": {"hashes": True}}, "limits.hashes: True is not a number; write one"),
         ({"limits": {"lease_ttl_max": 301}}, "limits.lease_ttl_max: 301 is refused"),
         ({"limits": {"message_bytes": 1}}, "limits.message_bytes: 1 is refused"),
+        ({"limits": {"leased_bytes_per_owner": 0}}, "limits.leased_bytes_per_owner: 0 is refused"),
         ({"limits": {"block_bytes": "2GiB"}}, "limits.block_bytes: '2GiB' is refused"),
         ({"events": {"heartbeat_interval": 1.5}}, "events.heartbeat_interval: 1.5 is refused"),
         ({"events": {"linger": float("nan")}}, "events.linger: nan is refused"),

@@ -118,6 +118,9 @@ class LimitsConfig(_Settings):
         default=300.0, description="Longest time to live of a lease, in seconds."
     )
     leases_per_owner: Count = Field(default=4096, description="Open leases of one owner.")
+    leased_bytes_per_owner: Annotated[Size, Field(ge=1, le=1 << 60)] = Field(
+        default=64 * GIB, description="Bytes of blocks under one owner's open leases."
+    )
     followers: Count = Field(default=256, description="Followers of events at one time.")
     namespaces: Annotated[Count, Field(le=65_536)] = Field(
         default=1024, description="Registered namespaces."

@@ -69,8 +69,10 @@ def _limits(node: Node) -> Limits:
         block_bytes=limits.block_bytes,
         lease_ttl=longest,
         leases_per_owner=limits.leases_per_owner,
+        leased_bytes_per_owner=limits.leased_bytes_per_owner,
         followers=limits.followers,
         namespaces=limits.namespaces,
+        leased_bytes_per_owner=limits.leased_bytes_per_owner,
     )
 
 
