@@ -72,7 +72,6 @@ def _limits(node: Node) -> Limits:
         leased_bytes_per_owner=limits.leased_bytes_per_owner,
         followers=limits.followers,
         namespaces=limits.namespaces,
-        leased_bytes_per_owner=limits.leased_bytes_per_owner,
     )
 
 
