@@ -64,7 +64,8 @@ class Watch:
         media: Media to see; none means all.
         namespaces: Fingerprints to see; none means all.
         view: How much of each block to send.
-        heartbeat_interval: The node's, in seconds.
+        heartbeat_interval: The longest that the node is silent, in seconds. A server sends a
+            heartbeat at least every second, whatever its settings.
         backoff: The pauses before a broken stream is opened anew.
         clock: Monotonic seconds.
         sleep: Waits for seconds.
