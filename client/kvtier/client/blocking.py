@@ -6,9 +6,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
-import grpc
-
-from kvtier.client.errors import typed
+from kvtier.client.errors import client_closed
 from kvtier.client.loop_thread import LoopThread
 from kvtier.client.node import NodeClient
 
@@ -67,11 +65,7 @@ class _Client:
 
     def _run(self, call: Callable[[NodeClient], Coroutine[Any, Any, T]]) -> T:
         if self._loop is None:
-            raise typed(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                "",
-                f"the client of {self.endpoint} is closed; make a new one",
-            )
+            raise client_closed(self.endpoint)
         return self._loop.run(call(self._node))
 
     def _iterate(self, call: Callable[[NodeClient], _Stream[T]]) -> Iterator[T]:

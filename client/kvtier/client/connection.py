@@ -10,7 +10,7 @@ import grpc.aio
 
 from kvtier.client.arguments import bad_argument, build
 from kvtier.client.channel import check_endpoint, open_channel
-from kvtier.client.errors import KvtierError, NotFoundError, Reason, from_rpc, typed
+from kvtier.client.errors import KvtierError, NotFoundError, Reason, client_closed, from_rpc, typed
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.tier_service_pb2 import ListNamespacesRequest, RegisterNamespaceRequest
@@ -186,11 +186,7 @@ class Connection:
 
     def _open(self, *, bulk: bool) -> grpc.aio.Channel:
         if self._closed:
-            raise typed(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                "",
-                f"the client of {self.endpoint} is closed; make a new one",
-            )
+            raise client_closed(self.endpoint)
         channel = open_channel(self.endpoint, bulk=bulk)
         self._channels.append(channel)
         return channel

@@ -33,6 +33,7 @@ __all__ = [
     "Reason",
     "UnavailableError",
     "UnimplementedError",
+    "client_closed",
     "from_rpc",
     "typed",
 ]
@@ -99,6 +100,15 @@ def typed(
     """Return the exception of the tree that stands for a code."""
     kind = _BY_CODE.get(code, KvtierError)
     return kind(code, reason, message, retry_after=retry_after, metadata=metadata)
+
+
+def client_closed(endpoint: str) -> KvtierError:
+    """Return the exception that says that a client was used after it was closed."""
+    return typed(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "",
+        f"the client of {endpoint} is closed; make a new one",
+    )
 
 
 def from_rpc(error: grpc.aio.AioRpcError, endpoint: str, timeout: float) -> KvtierError:

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from kvtier.client import BlockingNodeClient, InvalidArgumentError, KvtierError
+from kvtier.client import (
+    BlockingNodeClient,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    KvtierError,
+    NodeClient,
+)
 from kvtier.client.loop_thread import LoopThread
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
 from kvtier.v1.tier_pb2 import Block
@@ -136,6 +142,20 @@ def test_a_closed_client_says_so() -> None:
 
     with pytest.raises(KvtierError, match=r"the client of 127\.0\.0\.1:1 is closed; make a new"):
         client.get_node()
+
+
+async def test_a_closed_client_says_the_same_to_every_caller() -> None:
+    """Callers that block and callers that wait read one message."""
+    client, blocking = NodeClient("127.0.0.1:1"), BlockingNodeClient("127.0.0.1:1")
+    await client.close()
+    blocking.close()
+
+    with pytest.raises(FailedPreconditionError) as awaited:
+        await client.get_node()
+    with pytest.raises(FailedPreconditionError) as blocked:
+        blocking.get_node()
+
+    assert awaited.value.message == blocked.value.message
 
 
 def test_a_client_that_cannot_be_made_starts_nothing() -> None:
