@@ -32,6 +32,14 @@ class BlockKey(NamedTuple):
     block_hash: bytes
 
 
+class _Read(NamedTuple):
+    """What an event of blocks is about."""
+
+    holder: Holder
+    hashes: Sequence[bytes]
+    space: _Space
+
+
 class PrefixLengths(NamedTuple):
     """How long a prefix of a chain is held, in blocks, up to the first hole.
 
@@ -225,29 +233,30 @@ class BlockIndex:
         self._drop(holder, event.namespace)
 
     def _remove(self, source: Source, event: BlockRemoved) -> None:
-        try:
-            holder, hashes = source.holder(event.tier), self._hashes(event)
-        except ValueError:
-            self._pass_over(source)
-            return
-        key = (event.namespace, event.group, event.scope)
-        space = self._spaces.get(key)
-        if space is not None:
-            space.remove(holder, hashes)
+        read = self._read(source, event)
+        space = self._spaces.get(read.space) if read is not None else None
+        if read is not None and space is not None:
+            space.remove(read.holder, read.hashes)
             if not len(space):
-                del self._spaces[key]
+                del self._spaces[read.space]
 
     def _store(self, source: Source, event: BlockStored) -> None:
+        read = self._read(source, event)
+        if read is None:
+            return
+        space = self._spaces.get(read.space)
+        if space is None:
+            space = self._spaces[read.space] = Holdings()
+        space.add(read.holder, read.hashes)
+
+    def _read(self, source: Source, event: BlockStored | BlockRemoved) -> _Read | None:
+        """Return what an event of blocks is about, or None when it makes no sense."""
         try:
             holder, hashes = source.holder(event.tier), self._hashes(event)
         except ValueError:
             self._pass_over(source)
-            return
-        key = (event.namespace, event.group, event.scope)
-        space = self._spaces.get(key)
-        if space is None:
-            space = self._spaces[key] = Holdings()
-        space.add(holder, hashes)
+            return None
+        return _Read(holder, hashes, (event.namespace, event.group, event.scope))
 
     def _hashes(self, event: BlockStored | BlockRemoved) -> Sequence[bytes]:
         namespace = self._namespaces.get(event.namespace)
