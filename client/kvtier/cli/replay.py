@@ -10,15 +10,13 @@ from typing import NamedTuple
 from kvtier.cli.exit import CommandError
 from kvtier.cli.follow import Follower, TierKey
 from kvtier.cli.hashing import HASH_WIDTH, block_hash, payload
-from kvtier.cli.trace import Request
+from kvtier.cli.trace import TOKENS_PER_BLOCK, Request
 from kvtier.cli.verify import compare
 from kvtier.client import NodeClient, Watch
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.result_pb2 import StoreOutcome, WriteResult
 from kvtier.wire.errors import KvtierError
-
-TOKENS_PER_BLOCK = 512
 
 
 class Target(NamedTuple):

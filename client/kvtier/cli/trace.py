@@ -7,6 +7,7 @@ from stat import S_ISREG
 from typing import NamedTuple
 
 MAX_ID = 2**64 - 1
+TOKENS_PER_BLOCK = 512
 
 
 class Request(NamedTuple):

@@ -10,9 +10,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kvtier.cli.trace import Request
-
-TOKENS_PER_BLOCK = 512
+from kvtier.cli.trace import TOKENS_PER_BLOCK, Request
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtier.cli.hashing import HASH_WIDTH, block_hash, chain_hash, payload
-from kvtier.cli.trace import Request
-from kvtier.cli.workload import TOKENS_PER_BLOCK, Shape, Workload
+from kvtier.cli.trace import TOKENS_PER_BLOCK, Request
+from kvtier.cli.workload import Shape, Workload
 
 
 @pytest.fixture(scope="module", name="requests")
