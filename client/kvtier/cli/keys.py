@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from kvtier.cli.exit import CommandError, ExitCode
-
-MIN_WIDTH, MAX_WIDTH, MAX_SCOPE = 8, 64, 32
+from kvtier.wire.namespaces import MAX_HASH_WIDTH, MAX_SCOPE_BYTES, MIN_HASH_WIDTH
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +27,7 @@ def hex_bytes(what: str, least: int, most: int) -> Callable[[str | bytes], bytes
     return convert
 
 
-def parse_hex(text: str, least: int = MIN_WIDTH, most: int = MAX_WIDTH) -> bytes:
+def parse_hex(text: str, least: int = MIN_HASH_WIDTH, most: int = MAX_HASH_WIDTH) -> bytes:
     """Return the bytes of a hexadecimal text.
 
     Raises:
@@ -78,7 +77,7 @@ def place_options(command: F) -> F:
     for option in (
         click.option(
             "--scope",
-            type=hex_bytes("scope", 0, MAX_SCOPE),
+            type=hex_bytes("scope", 0, MAX_SCOPE_BYTES),
             default=b"",
             metavar="HEX",
             help="The scope (adapter, tenant, salt); none by default.",
@@ -105,7 +104,7 @@ def hash_arguments(command: F) -> F:
             type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
             help="Read the hashes from a file, or from stdin with '-'; white space parts them.",
         ),
-        click.argument("hashes", nargs=-1, type=hex_bytes("hash", MIN_WIDTH, MAX_WIDTH)),
+        click.argument("hashes", nargs=-1, type=hex_bytes("hash", MIN_HASH_WIDTH, MAX_HASH_WIDTH)),
     ):
         command = option(command)
     return command

@@ -8,6 +8,9 @@ import pytest
 
 from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.keys import Keys, parse_hex, read_hashes
+from kvtier.cli.replay import replay_namespace
+from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.wire.namespaces import problem
 
 A, B = b"\xaa" * 8, b"\xbb" * 8
 
@@ -70,3 +73,19 @@ def test_hashes_must_have_the_namespaces_width() -> None:
         keys.packed(16)
 
     assert caught.value.code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("width", [7, 8, 64, 65])
+def test_a_hash_is_as_wide_as_a_namespace_may_say(width: int) -> None:
+    """The command line takes the widths that nodes accept, and no others."""
+    described = Namespace()
+    described.CopyFrom(replay_namespace(64))
+    described.hash_width = width
+    taken = True
+
+    try:
+        parse_hex("ab" * width)
+    except ValueError:
+        taken = False
+
+    assert taken == (problem(described, 64) is None)

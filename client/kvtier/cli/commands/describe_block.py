@@ -6,7 +6,7 @@ import click
 
 from kvtier.cli.connect import Answer, ask_all, find_namespace, raise_first
 from kvtier.cli.exit import ExitCode
-from kvtier.cli.keys import MAX_WIDTH, MIN_WIDTH, Keys, hex_bytes, place_options
+from kvtier.cli.keys import Keys, hex_bytes, place_options
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
 from kvtier.cli.output.messages import to_record, word
@@ -14,6 +14,7 @@ from kvtier.cli.output.table import field_lines, table_lines
 from kvtier.cli.output.times import age
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
+from kvtier.wire.namespaces import MAX_HASH_WIDTH, MIN_HASH_WIDTH
 from kvtier.wire.sizes import format_size
 
 _COPIES = (
@@ -34,7 +35,9 @@ _LEASES = (
 
 
 @click.command()
-@click.argument("block_hash", metavar="HASH", type=hex_bytes("hash", MIN_WIDTH, MAX_WIDTH))
+@click.argument(
+    "block_hash", metavar="HASH", type=hex_bytes("hash", MIN_HASH_WIDTH, MAX_HASH_WIDTH)
+)
 @place_options
 @common_options
 @pass_settings

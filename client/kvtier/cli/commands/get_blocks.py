@@ -7,13 +7,14 @@ import click
 
 from kvtier.cli.connect import connected, find_namespace, namespaces_by_name, raise_first
 from kvtier.cli.exit import CommandError
-from kvtier.cli.keys import MAX_SCOPE, hex_bytes
+from kvtier.cli.keys import hex_bytes
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Printer, printing
 from kvtier.cli.output.messages import to_record
 from kvtier.cli.output.times import age
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
+from kvtier.wire.namespaces import MAX_SCOPE_BYTES
 from kvtier.wire.sizes import format_size
 
 _PAGE = 1000
@@ -43,7 +44,7 @@ class _Filter(NamedTuple):
 @click.option("--tier", "tiers", multiple=True, help="Only this tier; may be repeated.")
 @click.option("--group", type=click.IntRange(0, 63), help="Only this KV-cache group.")
 @click.option(
-    "--scope", type=hex_bytes("scope", 0, MAX_SCOPE), metavar="HEX", help="Only this scope."
+    "--scope", type=hex_bytes("scope", 0, MAX_SCOPE_BYTES), metavar="HEX", help="Only this scope."
 )
 @click.option("--limit", type=click.IntRange(1), help="Stop after so many blocks.")
 @common_options

@@ -10,7 +10,7 @@ import click
 from kvtier.cli.connect import NamedNamespace, connected, find_namespace, namespaces_by_name
 from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.hashing import chain_hash
-from kvtier.cli.keys import MAX_WIDTH, MIN_WIDTH, Keys, hex_bytes, place_options
+from kvtier.cli.keys import Keys, hex_bytes, place_options
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
 from kvtier.cli.params import size
@@ -19,8 +19,9 @@ from kvtier.client import NodeClient
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.result_pb2 import StoreOutcome, WriteResult
+from kvtier.wire.namespaces import MAX_HASH_WIDTH, MIN_HASH_WIDTH
 
-_HASH = hex_bytes("hash", MIN_WIDTH, MAX_WIDTH)
+_HASH = hex_bytes("hash", MIN_HASH_WIDTH, MAX_HASH_WIDTH)
 _COLUMNS = (
     Column("TIER", lambda r: r["tier"]),
     Column("POSITION", lambda r: str(r["start_position"]), right=True),
