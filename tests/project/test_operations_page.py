@@ -21,7 +21,7 @@ def _default(name: str, field: FieldInfo) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int):
-        return format_size(value) if name.endswith("_bytes") else f"{value:,}"
+        return format_size(value) if "bytes" in name.split("_") else f"{value:,}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
