@@ -172,14 +172,14 @@ async def test_a_call_without_a_request_is_answered(serve: Serve, rpc: str) -> N
 @every_rpc
 async def test_a_message_beyond_the_limit_is_refused(serve: Serve, rpc: str) -> None:
     """GRPC itself refuses what is larger than the node said it takes, naming both sizes."""
-    node = await serve(**SETTINGS | {"limits": {"message_bytes": "64KiB"}})
+    node = await serve(**SETTINGS | {"limits": {"message_bytes": "4MiB"}})
     scene = await set_scene(node)
     before = scene.state()
     async with wire(node.endpoint) as raw:
-        outcome = await call(raw, rpc, bytes(65 << 10))
+        outcome = await call(raw, rpc, bytes(5 << 20))
 
     assert outcome.code == "RESOURCE_EXHAUSTED"
-    assert str(64 << 10) in str(outcome.error)
+    assert str(4 << 20) in str(outcome.error)
     assert scene.state() == before
 
 

@@ -105,7 +105,7 @@ class TierConfig(_Settings):
 class LimitsConfig(_Settings):
     """What a request may ask for. Requests beyond a limit are refused and change nothing."""
 
-    message_bytes: Annotated[Size, Field(ge=64 * KIB, le=GIB)] = Field(
+    message_bytes: Annotated[Size, Field(ge=4 * MIB, le=GIB)] = Field(
         default=16 * MIB, description="Bytes of one request message."
     )
     hashes: Annotated[Count, Field(le=1 << 20)] = Field(
@@ -122,7 +122,7 @@ class LimitsConfig(_Settings):
         default=64 * GIB, description="Bytes of blocks under one owner's open leases."
     )
     followers: Count = Field(default=256, description="Followers of events at one time.")
-    namespaces: Annotated[Count, Field(le=65_536)] = Field(
+    namespaces: Annotated[Count, Field(le=4096)] = Field(
         default=1024, description="Registered namespaces."
     )
     snapshots: Count = Field(default=8, description="Snapshots under way at one time.")
