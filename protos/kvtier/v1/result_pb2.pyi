@@ -128,11 +128,11 @@ class _LeaseResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     LEASE_RESULT_UNSPECIFIED: _LeaseResult.ValueType  # 0
     """Not stated. Never sent by a server."""
     LEASE_RESULT_OK: _LeaseResult.ValueType  # 1
-    """Renewed, or ended by this call."""
+    """Renewed, or released, by this call or an earlier one."""
     LEASE_RESULT_NOT_FOUND: _LeaseResult.ValueType  # 2
     """Not known."""
     LEASE_RESULT_ENDED: _LeaseResult.ValueType  # 3
-    """Ended before: completed, released, expired or cleared."""
+    """Ended before in another way: completed, expired or cleared; to a renewal also released."""
     LEASE_RESULT_WRONG_GENERATION: _LeaseResult.ValueType  # 4
     """Open, but of another generation."""
 
@@ -142,11 +142,11 @@ class LeaseResult(_LeaseResult, metaclass=_LeaseResultEnumTypeWrapper):
 LEASE_RESULT_UNSPECIFIED: LeaseResult.ValueType  # 0
 """Not stated. Never sent by a server."""
 LEASE_RESULT_OK: LeaseResult.ValueType  # 1
-"""Renewed, or ended by this call."""
+"""Renewed, or released, by this call or an earlier one."""
 LEASE_RESULT_NOT_FOUND: LeaseResult.ValueType  # 2
 """Not known."""
 LEASE_RESULT_ENDED: LeaseResult.ValueType  # 3
-"""Ended before: completed, released, expired or cleared."""
+"""Ended before in another way: completed, expired or cleared; to a renewal also released."""
 LEASE_RESULT_WRONG_GENERATION: LeaseResult.ValueType  # 4
 """Open, but of another generation."""
 Global___LeaseResult: typing_extensions.TypeAlias = LeaseResult

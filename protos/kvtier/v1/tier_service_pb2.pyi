@@ -278,7 +278,7 @@ class PrepareStoreResponse(google.protobuf.message.Message):
 
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Time left to the lease."""
+        """Time to live that was granted."""
 
     @property
     def outcomes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[kvtier.v1.result_pb2.StoreOutcome.ValueType]:
@@ -414,7 +414,7 @@ class PrepareLoadResponse(google.protobuf.message.Message):
 
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Time left to the lease."""
+        """Time to live that was granted."""
 
     @property
     def results(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[kvtier.v1.result_pb2.LookupResult.ValueType]:

@@ -178,10 +178,11 @@ class TierServiceServicer(object):
         nothing changes. Repeating the call with the same lease id gives the same answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: the tier's slots are smaller than the block.
-        - ABORTED: the lease id belongs to a lease that has expired.
-        - RESOURCE_EXHAUSTED: no room that may be evicted, or too many leases; with what holds the room
-        and when to retry.
+        - FAILED_PRECONDITION: the tier's slots are smaller than the block, or the lease id was used for
+        another request.
+        - ABORTED: the lease id belongs to a lease that has expired or was cleared.
+        - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of the owner's leases; with what
+        holds the room and when to retry.
         - UNAVAILABLE: the node is draining.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -195,6 +196,7 @@ class TierServiceServicer(object):
         - NOT_FOUND: unknown lease.
         - ABORTED: the lease expired, was ended by a clear or a release, or has another generation;
         nothing became readable.
+        - UNAVAILABLE: the node has drained; nothing became readable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -206,8 +208,10 @@ class TierServiceServicer(object):
         answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - ABORTED: the lease id belongs to a lease that has expired.
-        - RESOURCE_EXHAUSTED: too many leases.
+        - FAILED_PRECONDITION: the lease id was used for another request.
+        - ABORTED: the lease id belongs to a lease that has expired or was cleared.
+        - RESOURCE_EXHAUSTED: a limit of the owner's leases.
+        - UNAVAILABLE: the node is draining.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -235,7 +239,7 @@ class TierServiceServicer(object):
 
     def ReleaseLeases(self, request, context):
         """ReleaseLeases ends leases, or all leases of one owner. What a store lease had not completed is
-        given back. Releasing twice is harmless.
+        given back. Repeating a release gives the first outcome.
         Errors: none of its own; every lease has its own result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -256,6 +260,7 @@ class TierServiceServicer(object):
         gone at once for lookups, listings and new leases, while its slot is freed with its last lease.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
+        - UNAVAILABLE: the node has drained; nothing changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -267,6 +272,7 @@ class TierServiceServicer(object):
         Errors:
         - NOT_FOUND: unknown namespace or tier.
         - FAILED_PRECONDITION: blocks are under load leases and force is not set; nothing changed.
+        - UNAVAILABLE: the node has drained; nothing changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

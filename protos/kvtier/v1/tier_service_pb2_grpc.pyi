@@ -460,10 +460,11 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     nothing changes. Repeating the call with the same lease id gives the same answer.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
-    - FAILED_PRECONDITION: the tier's slots are smaller than the block.
-    - ABORTED: the lease id belongs to a lease that has expired.
-    - RESOURCE_EXHAUSTED: no room that may be evicted, or too many leases; with what holds the room
-      and when to retry.
+    - FAILED_PRECONDITION: the tier's slots are smaller than the block, or the lease id was used for
+      another request.
+    - ABORTED: the lease id belongs to a lease that has expired or was cleared.
+    - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of the owner's leases; with what
+      holds the room and when to retry.
     - UNAVAILABLE: the node is draining.
     """
 
@@ -474,6 +475,7 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     - NOT_FOUND: unknown lease.
     - ABORTED: the lease expired, was ended by a clear or a release, or has another generation;
       nothing became readable.
+    - UNAVAILABLE: the node has drained; nothing became readable.
     """
 
     PrepareLoad: _TierServicePrepareLoadType
@@ -482,8 +484,10 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     answer.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
-    - ABORTED: the lease id belongs to a lease that has expired.
-    - RESOURCE_EXHAUSTED: too many leases.
+    - FAILED_PRECONDITION: the lease id was used for another request.
+    - ABORTED: the lease id belongs to a lease that has expired or was cleared.
+    - RESOURCE_EXHAUSTED: a limit of the owner's leases.
+    - UNAVAILABLE: the node is draining.
     """
 
     CompleteLoad: _TierServiceCompleteLoadType
@@ -502,7 +506,7 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
 
     ReleaseLeases: _TierServiceReleaseLeasesType
     """ReleaseLeases ends leases, or all leases of one owner. What a store lease had not completed is
-    given back. Releasing twice is harmless.
+    given back. Repeating a release gives the first outcome.
     Errors: none of its own; every lease has its own result.
     """
 
@@ -517,6 +521,7 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     gone at once for lookups, listings and new leases, while its slot is freed with its last lease.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
+    - UNAVAILABLE: the node has drained; nothing changed.
     """
 
     ClearTier: _TierServiceClearTierType
@@ -525,6 +530,7 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     Errors:
     - NOT_FOUND: unknown namespace or tier.
     - FAILED_PRECONDITION: blocks are under load leases and force is not set; nothing changed.
+    - UNAVAILABLE: the node has drained; nothing changed.
     """
 
     ListBlocks: _TierServiceListBlocksType
@@ -682,10 +688,11 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         nothing changes. Repeating the call with the same lease id gives the same answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: the tier's slots are smaller than the block.
-        - ABORTED: the lease id belongs to a lease that has expired.
-        - RESOURCE_EXHAUSTED: no room that may be evicted, or too many leases; with what holds the room
-          and when to retry.
+        - FAILED_PRECONDITION: the tier's slots are smaller than the block, or the lease id was used for
+          another request.
+        - ABORTED: the lease id belongs to a lease that has expired or was cleared.
+        - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of the owner's leases; with what
+          holds the room and when to retry.
         - UNAVAILABLE: the node is draining.
         """
 
@@ -701,6 +708,7 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         - NOT_FOUND: unknown lease.
         - ABORTED: the lease expired, was ended by a clear or a release, or has another generation;
           nothing became readable.
+        - UNAVAILABLE: the node has drained; nothing became readable.
         """
 
     @abc.abstractmethod
@@ -714,8 +722,10 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - ABORTED: the lease id belongs to a lease that has expired.
-        - RESOURCE_EXHAUSTED: too many leases.
+        - FAILED_PRECONDITION: the lease id was used for another request.
+        - ABORTED: the lease id belongs to a lease that has expired or was cleared.
+        - RESOURCE_EXHAUSTED: a limit of the owner's leases.
+        - UNAVAILABLE: the node is draining.
         """
 
     @abc.abstractmethod
@@ -749,7 +759,7 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.tier_service_pb2.ReleaseLeasesResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.ReleaseLeasesResponse]]:
         """ReleaseLeases ends leases, or all leases of one owner. What a store lease had not completed is
-        given back. Releasing twice is harmless.
+        given back. Repeating a release gives the first outcome.
         Errors: none of its own; every lease has its own result.
         """
 
@@ -774,6 +784,7 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         gone at once for lookups, listings and new leases, while its slot is freed with its last lease.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
+        - UNAVAILABLE: the node has drained; nothing changed.
         """
 
     @abc.abstractmethod
@@ -787,6 +798,7 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         Errors:
         - NOT_FOUND: unknown namespace or tier.
         - FAILED_PRECONDITION: blocks are under load leases and force is not set; nothing changed.
+        - UNAVAILABLE: the node has drained; nothing changed.
         """
 
     @abc.abstractmethod

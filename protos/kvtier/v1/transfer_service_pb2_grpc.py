@@ -69,8 +69,10 @@ class TransferServiceServicer(object):
         - INVALID_ARGUMENT: no lease or offer in the first message, or one in a later message; data
         outside the blocks; a missing checksum; anything that PrepareStore refuses so.
         - NOT_FOUND: unknown namespace, tier or lease.
-        - FAILED_PRECONDITION: the tier's slots are smaller than the block.
-        - ABORTED: the lease expired, ended or has another generation.
+        - FAILED_PRECONDITION: the tier's slots are smaller than the block, or the lease id of an offer
+        was used before.
+        - ABORTED: the lease expired, ended or has another generation, or ended while the caller sent
+        nothing; or the lease id of an offer belongs to a lease that has expired or was cleared.
         - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of leases or transfers.
         - UNAVAILABLE: the node is draining.
         """
@@ -86,8 +88,9 @@ class TransferServiceServicer(object):
         - INVALID_ARGUMENT: neither lease nor blocks, or a malformed hash list.
         - NOT_FOUND: unknown namespace, tier or lease.
         - ABORTED: the lease expired, ended or has another generation, also in the middle of the call:
-        what was read after that may have changed.
+        what was read after that may have changed. Or the caller did not read for too long.
         - RESOURCE_EXHAUSTED: a limit of transfers.
+        - UNAVAILABLE: the node is draining.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
