@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from kvtier.cli.described import Described
 from kvtier.cli.output import Record
 from kvtier.cli.output.messages import to_record
 from kvtier.v1.event_service_pb2 import (
@@ -12,8 +13,6 @@ from kvtier.v1.event_service_pb2 import (
     TierCleared,
     WatchEventsResponse,
 )
-from kvtier.wire.hashes import split_hashes
-from kvtier.wire.namespaces import fingerprint
 
 BLOCK_EVENTS = frozenset({"stored", "removed", "cleared"})
 
@@ -26,7 +25,7 @@ class EventReader:
     """
 
     def __init__(self) -> None:
-        self._namespaces: dict[bytes, tuple[str, int]] = {}
+        self._described = Described()
 
     def read(self, message: WatchEventsResponse) -> Iterator[Record]:
         """Yield what a message tells, in order; nothing for a sign of life.
@@ -34,48 +33,57 @@ class EventReader:
         Each record has the message's place in the stream and `event`: "reset", "namespace",
         "stored", "removed", "cleared", "synced" or "state". A stored block of a snapshot has
         `sequence` None.
+
+        Raises:
+            CommandError: When the stream breaks its grammar, so that hashes cannot be read.
         """
+        node_id = message.node_id
         place = {
-            "node_id": message.node_id,
+            "node_id": node_id,
             "epoch": f"{message.epoch:016x}",
             "through": message.through,
         }
         match message.WhichOneof("kind"):
             case "namespace":
                 description = message.namespace
-                known = description.name, description.hash_width
-                self._namespaces[fingerprint(description)] = known
+                self._described.note(node_id, description)
                 yield place | {"event": "namespace", "namespace": to_record(description)}
             case "snapshot":
                 for stored in message.snapshot.stored:
-                    yield place | {"event": "stored", "sequence": None} | self._stored(stored)
+                    yield (
+                        place
+                        | {"event": "stored", "sequence": None}
+                        | self._stored(node_id, stored)
+                    )
             case "batches":
                 for batch in message.batches.batches:
-                    for event in self._batch(batch):
+                    for event in self._batch(node_id, batch):
                         yield place | event
             case "reset" | "synced" | "state" as kind:
                 yield place | {"event": kind} | to_record(getattr(message, kind))
 
-    def _batch(self, batch: EventBatch) -> Iterator[dict[str, Any]]:
+    def _batch(self, node_id: str, batch: EventBatch) -> Iterator[dict[str, Any]]:
         place = {"sequence": batch.sequence}
         for cleared in batch.cleared:
-            yield {"event": "cleared"} | place | self._blocks(cleared)
+            yield {"event": "cleared"} | place | self._blocks(node_id, cleared)
         for removed in batch.removed:
-            yield {"event": "removed"} | place | self._blocks(removed)
+            yield {"event": "removed"} | place | self._blocks(node_id, removed)
         for stored in batch.stored:
-            yield {"event": "stored"} | place | self._stored(stored)
+            yield {"event": "stored"} | place | self._stored(node_id, stored)
 
-    def _stored(self, stored: BlockStored) -> dict[str, Any]:
-        parents = self._split(stored.namespace, stored.parent_block_hashes)
-        return self._blocks(stored) | {"parent_block_hashes": parents}
+    def _stored(self, node_id: str, stored: BlockStored) -> dict[str, Any]:
+        parents = self._split(node_id, stored.namespace, stored.parent_block_hashes)
+        return self._blocks(node_id, stored) | {"parent_block_hashes": parents}
 
-    def _blocks(self, event: TierCleared | BlockRemoved | BlockStored) -> dict[str, Any]:
-        name, _ = self._namespaces.get(event.namespace, ("", 0))
+    def _blocks(
+        self, node_id: str, event: TierCleared | BlockRemoved | BlockStored
+    ) -> dict[str, Any]:
+        name = self._described.name(event.namespace)
         record = to_record(event) | {"namespace_name": name}
         if not isinstance(event, TierCleared):
-            record["block_hashes"] = self._split(event.namespace, event.block_hashes)
+            record["block_hashes"] = self._split(node_id, event.namespace, event.block_hashes)
         return record
 
-    def _split(self, namespace: bytes, packed: bytes) -> list[str]:
-        _, width = self._namespaces[namespace]
-        return [block_hash.hex() for block_hash in split_hashes(packed, width)]
+    def _split(self, node_id: str, namespace: bytes, packed: bytes) -> list[str]:
+        hashes = self._described.split(node_id, namespace, packed)
+        return [block_hash.hex() for block_hash in hashes]

@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 from typing import NamedTuple
 
+from kvtier.cli.described import Described
 from kvtier.cli.exit import CommandError
 from kvtier.client import BlockIndex
-from kvtier.v1.event_service_pb2 import BlockRemoved, BlockStored, WatchEventsResponse
-from kvtier.wire.namespaces import fingerprint
+from kvtier.v1.event_service_pb2 import WatchEventsResponse
 
 _PATIENCE = 30.0
 
@@ -38,19 +38,23 @@ class Follower:
         self.removed: Counter[TierKey] = Counter()
         self.highest: Counter[TierKey] = Counter()
         self.gaps = 0
-        self._widths: dict[bytes, int] = {}
+        self._described = Described()
         self._synced: set[str] = set()
         self._moved = asyncio.Event()
         self._failure: Exception | None = None
 
     def apply(self, message: WatchEventsResponse) -> None:
-        """Take the next message of a source."""
+        """Take the next message of a source.
+
+        Raises:
+            CommandError: When its stream breaks its grammar, so that blocks cannot be counted.
+        """
         self.index.apply(message)
         match message.WhichOneof("kind"):
             case "batches":
                 self._count(message)
             case "namespace":
-                self._widths[fingerprint(message.namespace)] = message.namespace.hash_width
+                self._described.note(message.node_id, message.namespace)
             case "reset" if message.node_id in self._synced:
                 self._synced.remove(message.node_id)
                 self.gaps += 1
@@ -97,11 +101,10 @@ class Follower:
             return
         for batch in message.batches.batches:
             for removed in batch.removed:
-                self.removed[TierKey(node_id, removed.tier)] += self._blocks(removed)
+                self.removed[TierKey(node_id, removed.tier)] += self._described.count(
+                    node_id, removed
+                )
             for stored in batch.stored:
                 key = TierKey(node_id, stored.tier)
-                self.stored[key] += self._blocks(stored)
+                self.stored[key] += self._described.count(node_id, stored)
                 self.highest[key] = max(self.highest[key], self.stored[key] - self.removed[key])
-
-    def _blocks(self, event: BlockStored | BlockRemoved) -> int:
-        return len(event.block_hashes) // self._widths[event.namespace]

@@ -89,7 +89,7 @@ async def _pump(client: NodeClient, follower: Follower) -> None:
         async with Watch(client) as watch:
             async for message in watch:
                 follower.apply(message)
-    except KvtierError as error:
+    except (CommandError, KvtierError) as error:
         follower.fail(error)
 
 

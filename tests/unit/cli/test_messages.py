@@ -138,6 +138,8 @@ def test_every_kind_of_message_can_be_read(reader: EventReader) -> None:
     for field in event_service_pb2.WatchEventsResponse.DESCRIPTOR.oneofs_by_name["kind"].fields:
         message = _message()
         getattr(message, field.name).SetInParent()
+        if field.name == "namespace":
+            message.namespace.CopyFrom(NAMESPACE)
 
         records = list(reader.read(message))
 
