@@ -40,6 +40,12 @@ def test_flags_win_over_the_environment_and_that_over_the_file(file: Path) -> No
     assert (config.events.linger, config.events.max_batches) == (0.25, 7)
 
 
+def test_a_variable_that_nothing_reads_is_refused() -> None:
+    """The file is named by --config alone, and whoever thinks otherwise is told."""
+    with pytest.raises(ConfigError, match=r"^KVTIER_CONFIG: config: unknown setting"):
+        load_config(None, {"KVTIER_CONFIG": "node.yaml"}, {})
+
+
 def test_a_list_is_taken_whole_from_the_place_that_wins(file: Path) -> None:
     """Tiers of two places are never mixed."""
     write(file, "tiers: [{name: cpu0, medium: cpu, capacity: 1GiB, policy: arc}]")

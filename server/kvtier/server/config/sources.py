@@ -9,8 +9,8 @@ import yaml
 
 PREFIX = "KVTIER_"
 
-# Read by other parts of kvtier.
-_OTHERS = frozenset({"KVTIER_CONFIG", "KVTIER_ENDPOINTS"})
+# Read by the command line.
+_ENDPOINTS = "KVTIER_ENDPOINTS"
 # Kubernetes sets these in every pod of a namespace that has a service named kvtier or kvtier-*.
 _SERVICE_LINK = re.compile(
     r"KVTIER_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)"
@@ -61,7 +61,7 @@ def read_environment(environment: Mapping[str, str]) -> Iterator[Layer]:
         ConfigError: When such a value is not YAML.
     """
     for name in sorted(environment):
-        if not name.startswith(PREFIX) or name in _OTHERS or _SERVICE_LINK.fullmatch(name):
+        if not name.startswith(PREFIX) or name == _ENDPOINTS or _SERVICE_LINK.fullmatch(name):
             continue
         value: Any = environment[name]
         if value.lstrip()[:1] in {"[", "{"}:
