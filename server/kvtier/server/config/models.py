@@ -50,8 +50,8 @@ class TierConfig(_Settings):
         description="The kind of storage: gpu for GPU memory, cpu for host memory."
     )
     capacity: Annotated[Size, Field(ge=0)] = Field(
-        description="Bytes for blocks, all set aside at the start, such as 64GiB. "
-        "0 is a tier that holds nothing and refuses every store."
+        description="Bytes for blocks, such as 64GiB, set aside at the start; an emulated gpu tier "
+        "takes them as it fills. 0 is a tier that holds nothing and refuses every store."
     )
     slot_bytes: Annotated[Size, Field(ge=1)] | None = Field(
         default=None,
