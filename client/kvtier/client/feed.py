@@ -63,12 +63,18 @@ class Feed:
         self._refused = False
 
     async def run(self) -> None:
-        """Read until the watch ends; what it raises is told as the state DOWN."""
+        """Read until the watch ends; whatever is raised is told as the state DOWN."""
         try:
             async for message in self._watch:
                 await self._take(message)
-        except KvtierError as error:
-            self._put_state(SourceState.SOURCE_STATE_DOWN, str(error))
+        except Exception as error:  # noqa: BLE001 - a feed that ends unseen leaves its mirror trusted
+            why = (
+                str(error) if isinstance(error, KvtierError) else f"{type(error).__name__}: {error}"
+            )
+            endpoint = self.client.endpoint
+            told = why if endpoint in why else f"{endpoint}: {why}"
+            self._put_state(SourceState.SOURCE_STATE_DOWN, f"{told}; it is not followed any more")
+            await self.close()
 
     async def close(self) -> None:
         """End the watch."""

@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from kvtier.client import (
     NodeClient,
     TieringProxy,
+    Watch,
 )
 from kvtier.v1.event_service_pb2 import (
     ResetReason,
@@ -16,6 +19,7 @@ from .fakes import FakeNode
 from .messages import FINGERPRINT, Script, block_set, hash_of, stored
 from .proxying import (
     DOWN,
+    HIT,
     MISS,
     Source,
     answer,
@@ -177,3 +181,35 @@ async def test_a_watch_that_cannot_go_on_is_a_node_that_is_down() -> None:
         found = await state_told(proxy, "s1", DOWN)
 
         assert "no tier gpu7" in found[-1].state.reason
+
+
+class _Failing(Watch):
+    """A watch with a defect, which shows at the first batch."""
+
+    def _take(self, message: WatchEventsResponse) -> str | None:
+        if message.HasField("batches"):
+            raise RuntimeError("a defect")
+        return super()._take(message)
+
+
+@pytest.mark.parametrize("name", ["p", "s1"])
+async def test_a_source_that_cannot_be_followed_is_down(name: str) -> None:
+    """Whatever ends a watch is told with its reason, and what was mirrored is trusted no more."""
+
+    def watch(client: NodeClient) -> Watch:
+        return _Failing(client, heartbeat_interval=600.0)
+
+    async with serving("p", "s1", watch=watch) as (proxy, sources):
+        await synced(proxy, sources, [], [1])
+        failing = next(each for each in sources if each.script.node_id == name)
+
+        failing.say(failing.script.batch(stored(2)))
+        found = await state_told(proxy, name, DOWN)
+        sources[0].node.on("LookupBlocks", answer(MISS))
+        (looked,) = await proxy.lookup(FINGERPRINT, [block_set(1)])
+
+        reason = found[-1].state.reason
+        assert "RuntimeError: a defect" in reason
+        assert failing.node.endpoint in reason
+        assert looked.results == (MISS if name == "s1" else HIT,)
+        assert proxy.mirror.quality("s1").name == ("STALE" if name == "s1" else "EXACT")
