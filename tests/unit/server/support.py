@@ -111,9 +111,12 @@ class LocalNode:
     def fill(self, lease: Lease, blocks: Sequence[object]) -> None:
         """Write the blocks of an offer, given in its order, that its lease is to write."""
         for place, slot in lease.slots.items():
-            data = payload(blocks[place])
-            lease.tier.store.write(lease.tier.position_of(slot), data)
-            lease.tier.mark_written([slot], [xxh3_64_intdigest(data)])
+            self.write(slot, payload(blocks[place]))
+
+    def write(self, slot: int, data: bytes) -> None:
+        """Write a reserved slot of the first tier."""
+        self.tier.store.write(self.tier.position_of(slot), data)
+        self.tier.mark_written([slot], [xxh3_64_intdigest(data)])
 
     def complete(self, lease: Lease, **fields: Any) -> CompleteStoreResponse:
         """Complete a store lease."""
