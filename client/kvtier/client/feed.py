@@ -18,6 +18,8 @@ _MESSAGE_OVERHEAD = 512
 class Feed:
     """Reads a node's watch into a bounded buffer, and into the mirror of what the node holds.
 
+    A message that the mirror cannot apply makes it worth nothing, so the watch starts over then.
+
     When the buffer is full the feed waits for its reader, and after a while gives up: then the
     buffer stays empty, the mirror goes on, and a reader who comes back gets the node's state, a
     reset and a snapshot.
@@ -97,13 +99,22 @@ class Feed:
             self.state, self.reason = message.state.source, message.state.reason
         elif kind != "state":
             self._place = (message.epoch, message.through)
-        if self._mirror is not None:
-            self._mirror.apply(message)
+        flawed = self._mirrors_badly(message)
         if kind == "reset":
             self._needs_reset = False
         # The old stream's last messages would not follow on what was dropped.
         if not self._needs_reset or kind in {"state", "namespace"}:
             await self._put(message)
+        if flawed:
+            self._watch.rewind("its events do not add up to what it says that it holds")
+
+    def _mirrors_badly(self, message: WatchEventsResponse) -> bool:
+        """Mirror a message, and tell whether some of it could not be applied."""
+        if self._mirror is None:
+            return False
+        before = self._mirror.bad_events
+        self._mirror.apply(message)
+        return self._mirror.bad_events > before
 
     async def _put(self, message: WatchEventsResponse) -> None:
         if self.buffer.full:

@@ -11,6 +11,7 @@ from kvtier.v1.event_service_pb2 import (
     BlockStored,
     EventBatch,
     TierCleared,
+    TierState,
     WatchEventsResponse,
 )
 from kvtier.v1.namespace_pb2 import Namespace
@@ -57,7 +58,8 @@ class BlockIndex:
 
     A snapshot is built aside and takes the place of the old view at `synced`. A block is kept
     whether or not its parent is known. What makes no sense is counted and passed over, and the
-    node's answers are STALE until its next snapshot.
+    node's answers are STALE until its next snapshot. When a tier falls SILENT, what it held
+    is forgotten.
 
     Attributes:
         bad_events: Parts of messages that could not be applied.
@@ -79,6 +81,8 @@ class BlockIndex:
         kind = message.WhichOneof("kind")
         if kind == "state":
             source.note(message.state)
+            if message.state.tier_state == TierState.TIER_STATE_SILENT:
+                self._silence(source, message.state.tier)
         elif kind == "namespace":
             self._describe(source, message.namespace)
         else:
@@ -192,6 +196,12 @@ class BlockIndex:
         # While a snapshot is under way the view stays at the position that it was complete at.
         if source.shadow is None:
             source.epoch, source.through = message.epoch, message.through
+
+    def _silence(self, source: Source, tier: str) -> None:
+        for holders in (source.view, source.shadow or {}):
+            holder = holders.pop(tier, None)
+            if holder is not None:
+                self._drop(holder)
 
     def _start_over(self, source: Source) -> None:
         for holder in (source.shadow or {}).values():

@@ -14,6 +14,7 @@ from kvtier.client.index import BlockIndex
 from kvtier.client.lookup import MirrorAnswer, ProxyLookup, merge_lookup
 from kvtier.client.merge import SourceBuffer, merged
 from kvtier.client.node import NodeClient
+from kvtier.client.source import Quality
 from kvtier.client.watch import Watch
 from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.event_service_pb2 import SourceState, WatchEventsResponse
@@ -129,8 +130,12 @@ class TieringProxy:
         """Tell where the blocks of each chain are. It asks the primary, and nobody else.
 
         The first source that has a block wins: the primary, then the secondaries in order. A block
-        that nobody is known to have is RETRY while a secondary is being connected, sends its
-        snapshot or is suspect, else MISS. A secondary that is down counts as having nothing.
+        that nobody is known to have is RETRY while the mirror of a secondary is not in sync, else
+        MISS. A mirror is not in sync while the secondary is being connected, sends its snapshot or
+        is suspect, and after it sent what could not be applied: then a new snapshot is asked for.
+        A secondary that is down counts as having nothing, and so does a tier that is SILENT, now
+        and for as long as it is: asking again would never tell more. A block that only such a tier
+        holds is thus a MISS.
 
         Args:
             namespace: The fingerprint, 32 bytes.
@@ -184,7 +189,7 @@ class TieringProxy:
         # Asking again for what a dead node held would hold the asker up for as long as it is dead.
         if feed.state == SourceState.SOURCE_STATE_DOWN:
             return MirrorAnswer(in_sync=True)
-        if feed.state != SourceState.SOURCE_STATE_LIVE:
+        if self._mirror.quality(feed.node_id) is not Quality.EXACT:
             return MirrorAnswer(in_sync=False)
         hashes = split_hashes(chain.block_hashes, len(chain.block_hashes) // blocks)
         key = (namespace, chain.group, chain.scope, hashes)

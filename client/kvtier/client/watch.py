@@ -112,6 +112,8 @@ class Watch:
         self._room = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
         self._at_least = 0.0
+        self._opened = 0.0
+        self._rests = False
         self._error: Exception | None = None
         self._closed = False
 
@@ -161,8 +163,13 @@ class Watch:
             self._reader.cancel()
             await asyncio.wait({self._reader})
 
-    def rewind(self) -> None:
-        """Forget every position: next come a reset and a snapshot."""
+    def rewind(self, flaw: str = "") -> None:
+        """Forget every position: next come a reset and a snapshot.
+
+        Args:
+            flaw: What was wrong with the events, if that is why. Then the source is told to be
+                SUSPECT, and the next stream is opened after a pause, as after one that broke.
+        """
         if self._reader is not None:
             self._reader.cancel()
             self._reader = None
@@ -171,6 +178,9 @@ class Watch:
         self._states.clear()
         self._delivered.clear()
         self._cursors = {node_id: Cursor() for node_id in self._cursors}
+        if flaw:
+            self._rests = True
+            self._broke(flaw, suspect=True)
 
     def _raise_if_ended(self) -> None:
         error, self._error = self._error, None
@@ -183,17 +193,23 @@ class Watch:
     async def _read(self) -> None:
         """Read ahead of the caller, so that a read which it cancels costs no stream."""
         try:
+            if self._rests:
+                await self._rest()
             self._tell(SourceState.SOURCE_STATE_CONNECTING, "connecting")
             while True:
-                opened = self._clock()
+                self._opened = self._clock()
                 await self._follow()
-                # A stream that broke early counts on: a node that breaks each is not hammered.
-                if self._clock() - opened >= self._backoff.cap:
-                    self._backoff.reset()
-                await self._sleep(self._backoff.next(self._at_least))
+                await self._rest()
         except Exception as error:  # noqa: BLE001 - the caller's next read raises it
             self._error = error
             self._arrived.set()
+
+    async def _rest(self) -> None:
+        # A stream that broke early counts on: a node that breaks each is not hammered.
+        if self._clock() - self._opened >= self._backoff.cap:
+            self._backoff.reset()
+        await self._sleep(self._backoff.next(self._at_least))
+        self._rests = False
 
     async def _follow(self) -> None:
         """Read one stream until it breaks."""
