@@ -9,6 +9,7 @@ import kubernetes_validate
 import pytest
 
 from kvtier.v1 import event_service_pb2, tier_service_pb2, transfer_service_pb2
+from kvtier.wire.sizes import parse_size
 
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "kvtier"
 MINIMAL: dict[str, Any] = {"insecure": True}
@@ -133,6 +134,18 @@ def test_grace_period_follows_the_drain(render: Any, drain: float) -> None:
 
     pod = manifests["DaemonSet"]["spec"]["template"]["spec"]
     assert drain + 10 <= pod["terminationGracePeriodSeconds"] <= drain + 20
+
+
+@pytest.mark.parametrize("sizes", [["0"], ["1GiB"], ["64GiB"], ["80 GB", "1.5TiB"]], ids=str)
+def test_startup_has_time_to_open_the_tiers(container: Any, sizes: list[str]) -> None:
+    """Kubernetes never kills a pod that is still opening its tiers, at a second for each GiB."""
+    tiers = [{"name": f"cpu{i}", "medium": "cpu", "capacity": size} for i, size in enumerate(sizes)]
+    needed = sum(map(parse_size, sizes)) / (1 << 30)
+
+    probe = container(MINIMAL | {"config": {"tiers": tiers}})["startupProbe"]
+
+    allowed = probe["periodSeconds"] * probe["failureThreshold"]
+    assert needed + 60 <= allowed <= 2 * needed + 65
 
 
 def test_node_id_is_the_machines_name(container: Any) -> None:

@@ -38,6 +38,14 @@ GPU it lives in host memory. */}}
 {{- $sum -}}
 {{- end -}}
 
+{{/* Probes of 2 s that a start may fail: a minute, and two seconds for each GiB of the tiers. Opening
+a host tier takes about one. */}}
+{{- define "kvtier.startupFailures" -}}
+{{- $sum := 0 -}}
+{{- range .Values.config.tiers -}}{{- $sum = add $sum (include "kvtier.bytes" .capacity) -}}{{- end -}}
+{{- add 30 (divf $sum 1073741824 | ceil | int64) -}}
+{{- end -}}
+
 {{/* Bytes of the memory limit: the given one if it is large enough, else the needed one. */}}
 {{- define "kvtier.limitBytes" -}}
 {{- $needed := include "kvtier.neededBytes" . | int64 -}}
