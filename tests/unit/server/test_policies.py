@@ -1,0 +1,64 @@
+"""Replacement policies by name, also those that are not kvtier's own."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kvtier.server.tiers import policies
+from kvtier.server.tiers.policies import policy_names, register_policy
+from tests.contract.support import block_hash, cpu_tier, hashes
+
+from .conftest import MakeNode
+
+
+class NewestFirst:
+    """Evicts what was stamped last."""
+
+    def __init__(self, starts: Sequence[int], leases: Sequence[int]) -> None:
+        self._leases = leases
+        self._stamped: list[int] = []
+
+    def grow(self, slots: int) -> None: ...
+
+    def stamp(self, request_id: str, slots: Sequence[int]) -> None:
+        self.forget(slots)
+        self._stamped.extend(slots)
+
+    def victims(self, count: int) -> list[int]:
+        free = [slot for slot in reversed(self._stamped) if not self._leases[slot]]
+        self.forget(free[:count])
+        return free[:count]
+
+    def forget(self, slots: Sequence[int]) -> None:
+        self._stamped = [slot for slot in self._stamped if slot not in slots]
+
+    def released(self, slots: Sequence[int]) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register the policy for the time of a test."""
+    monkeypatch.setattr(policies, "_POLICIES", dict(policies._POLICIES))
+    register_policy("newest-first", NewestFirst)
+
+
+def test_a_policy_from_outside_is_used_by_its_name(make_node: MakeNode) -> None:
+    """The tier that is configured with it evicts what it says, and tells its name."""
+    node = make_node(cpu_tier(3, policy="newest-first"))
+    for block in "abc":
+        node.store(block)
+
+    evicted = [node.store("d"), node.store("e", "f")]
+
+    assert evicted == [[block_hash("c")], [hashes("d", "b")]]
+    assert node.tier.policy_name == "newest-first"
+    assert policy_names() == ["lru", "newest-first"]
+
+
+def test_a_policy_is_of_one_tier(make_node: MakeNode) -> None:
+    """Another tier of the same node keeps its own."""
+    node = make_node(cpu_tier(2), cpu_tier(2, "cpu1", policy="newest-first"))
+    for block in "ab":
+        node.store(block)
+
+    assert node.store("c") == [block_hash("a")]
