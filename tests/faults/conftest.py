@@ -34,6 +34,8 @@ async def start_node(tmp_path: Path) -> AsyncIterator[StartNode]:
             "events": {"linger": 0, "heartbeat_interval": 0.2},
             **settings,
         }
+        # A killed node leaves its file behind; here it goes with the test's folder.
+        config["tiers"] = [{**tier, "shm_dir": str(tmp_path)} for tier in config["tiers"]]
         node = await (again.start_again() if again else NodeProcess.start(tmp_path, config))
         started.append(node)
         return node
