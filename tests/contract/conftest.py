@@ -11,6 +11,7 @@ from kvtier.client import NodeClient
 from kvtier.server.clock import ManualClock
 from kvtier.server.config import NodeConfig
 from kvtier.server.lifecycle import TierServer
+from kvtier.wire.namespaces import fingerprint as fingerprint_of
 
 from .follower import Follower
 from .support import TIER_KINDS, MakeTier, Serving, cpu_tier, namespace
@@ -28,7 +29,9 @@ async def serve() -> AsyncIterator[Serve]:
     """Start nodes: call it with tiers and settings; all of them end with the test."""
     async with AsyncExitStack() as stack:
 
-        async def start(*tiers: Mapping[str, object], **settings: object) -> Serving:
+        async def start(
+            *tiers: Mapping[str, object], register: bool = True, **settings: object
+        ) -> Serving:
             config = NodeConfig.model_validate(
                 {
                     "node_id": f"node-{os.getpid()}-{next(_numbers)}",
@@ -44,7 +47,10 @@ async def serve() -> AsyncIterator[Serve]:
             stack.push_async_callback(server.drain_and_stop)
             await server.start()
             client = await stack.enter_async_context(NodeClient(server.address))
-            fingerprint = await client.register_namespace(namespace())
+            description = namespace()
+            if register:
+                await client.register_namespace(description)
+            fingerprint = fingerprint_of(description)
             return Serving(server, client, clock, fingerprint)
 
         yield start

@@ -117,7 +117,7 @@ async def clear_nothing(node: Serving) -> None:
 
 
 async def offer_too_much(node: Serving) -> None:
-    with pytest.raises(ExhaustedError, match="no room"):
+    with pytest.raises(ExhaustedError, match="can never take 9 blocks"):
         await node.store(*range(9))
 
 

@@ -151,7 +151,7 @@ async def test_a_call_that_moves_bytes_cannot_be_repeated_by_its_id(serve: Serve
     offer = ("cpu0", node.namespace, [run("A")], payloads("A"))
     await node.client.store(*offer, lease_id=ID)
 
-    with pytest.raises(AbortedError) as refused:
+    with pytest.raises(FailedPreconditionError) as refused:
         await node.client.store(*offer, lease_id=ID)
 
     assert refused.value.reason == "LEASE_REUSED"

@@ -99,10 +99,10 @@ def exhausted(
     message: str,
     reason: Reason,
     *,
-    retry_after: float,
+    retry_after: float | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> KvtierError:
-    """Return a RESOURCE_EXHAUSTED error that says when to try again."""
+    """Return a RESOURCE_EXHAUSTED error that says when to try again, where that may help."""
     return KvtierError(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         reason,

@@ -8,13 +8,14 @@ Option = tuple[str, int]
 def server_options(limits: LimitsConfig) -> list[Option]:
     """Return the channel options of a server.
 
-    Two servers never share a port, and a client may ping as often as ours does (every 30 s) without
-    being sent away. `grpc.http2.min_ping_interval_without_data_ms` is the name that gRPC heeds.
+    What is received is bounded; what is sent bounds itself. Two servers never share a port, and a
+    client may ping as often as ours does (every 30 s) without being sent away:
+    `grpc.http2.min_ping_interval_without_data_ms` is the name that gRPC heeds.
     """
     return [
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.message_bytes),
-        ("grpc.max_send_message_length", limits.message_bytes),
+        ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

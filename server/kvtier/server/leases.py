@@ -61,6 +61,7 @@ class Lease:
         expires: When it ends by itself, on the monotonic clock.
         due: When it is next looked at whether it has expired.
         answer: The encoded answer to the request that took it.
+        bytes_held: Bytes of the blocks that it held when it was opened.
         writing: Places whose block a call is writing now.
     """
 
@@ -77,6 +78,7 @@ class Lease:
     expires: float = 0.0
     due: float = inf
     answer: bytes = b""
+    bytes_held: int = 0
     writing: set[int] = field(default_factory=set)
 
     def reference(self) -> block_pb2.Lease:
@@ -109,14 +111,19 @@ class Leases:
         first_generation: Where generations start; random, so that those of an earlier life of the
             node are not taken for today's.
         per_owner: Open leases that one owner may have.
+        bytes_per_owner: Bytes of blocks that one owner's leases may hold.
     """
 
-    def __init__(self, clock: Clock, first_generation: int, per_owner: int) -> None:
+    def __init__(
+        self, clock: Clock, first_generation: int, *, per_owner: int, bytes_per_owner: int
+    ) -> None:
         self._clock = clock
         self._generations = count(first_generation)
         self._per_owner = per_owner
+        self._bytes_per_owner = bytes_per_owner
         self._open: dict[bytes, Lease] = {}
         self._owners: dict[str, dict[bytes, Lease]] = {}
+        self._owned_bytes: dict[str, int] = {}
         # Ids, not leases: an entry stays until it is due, also when the lease ended long before.
         self._expiries: list[tuple[float, int, bytes]] = []
         self._ended: OrderedDict[bytes, _Ended] = OrderedDict()
@@ -153,8 +160,12 @@ class Leases:
             raise _ended_error(lease_id, ended)
         return ended.answer
 
-    def check_owner(self, owner: str) -> None:
-        """Raise RESOURCE_EXHAUSTED when an owner may have no further lease."""
+    def room_of(self, owner: str) -> int:
+        """Return how many bytes a further lease of an owner may hold.
+
+        Raises:
+            KvtierError: RESOURCE_EXHAUSTED when the owner may have no further lease.
+        """
         if len(self._owners.get(owner, ())) >= self._per_owner:
             raise exhausted(
                 f"owner {owner!r} has {self._per_owner} open leases, which is the limit: complete "
@@ -162,12 +173,15 @@ class Leases:
                 Reason.LEASE_LIMIT,
                 retry_after=_FULL_RETRY,
             )
+        return self._bytes_per_owner - self._owned_bytes.get(owner, 0)
 
     def open(self, lease: Lease, ttl: float) -> None:
         """Enter a new lease, with a generation and a time to live in seconds."""
         lease.generation = next(self._generations)
         self._open[lease.id] = lease
         self._owners.setdefault(lease.owner, {})[lease.id] = lease
+        lease.bytes_held = sum(map(lease.block_bytes.__getitem__, lease.slots))
+        self._owned_bytes[lease.owner] = self._owned_bytes.get(lease.owner, 0) + lease.bytes_held
         self.renew(lease, ttl)
 
     def renew(self, lease: Lease, ttl: float) -> None:
@@ -175,6 +189,10 @@ class Leases:
         lease.expires = self._clock.monotonic() + ttl
         if lease.expires < lease.due:
             self._schedule(lease)
+
+    def seconds_left(self, lease: Lease) -> float:
+        """Return the time to live that an open lease has left."""
+        return max(0.0, lease.expires - self._clock.monotonic())
 
     def find(self, reference: block_pb2.Lease, kind: int | None = None) -> Lease:
         """Return an open lease.
@@ -212,6 +230,12 @@ class Leases:
         """Return an open lease by its id alone."""
         return self._open.get(lease_id)
 
+    def end_of(self, reference: block_pb2.Lease) -> End | None:
+        """Tell how a lease ended; None when it is open, of another generation, or forgotten."""
+        ended = self._ended.get(reference.id)
+        same = ended is not None and ended.generation == reference.generation
+        return ended.how if ended is not None and same else None
+
     def knows(self, lease_id: bytes) -> bool:
         """Tell whether a lease has ended and is still remembered."""
         return lease_id in self._ended
@@ -231,8 +255,9 @@ class Leases:
         del self._open[lease.id]
         mine = self._owners[lease.owner]
         del mine[lease.id]
+        self._owned_bytes[lease.owner] -= lease.bytes_held
         if not mine:
-            del self._owners[lease.owner]
+            del self._owners[lease.owner], self._owned_bytes[lease.owner]
         lease.slots = {}
         until = self._clock.monotonic() + _REMEMBER_SECONDS
         self._remember(

@@ -132,7 +132,10 @@ class TierServer:
     async def _expire_leases(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRY_INTERVAL)
-            self.node.expire_leases()
+            try:
+                self.node.expire_leases()
+            except Exception:  # noqa: BLE001 - leases must go on ending
+                _log.exception("leases could not be expired; trying again")
 
     async def _wait_for_work(self) -> None:
         node, limit = self.node, self._config.drain_timeout

@@ -67,7 +67,12 @@ class Node:
         )
         self.spaces = Spaces()
         self.registry = Namespaces(config.limits.namespaces, config.limits.block_bytes)
-        self.leases = Leases(clock, rng.randrange(1, 1 << 63), config.limits.leases_per_owner)
+        self.leases = Leases(
+            clock,
+            rng.randrange(1, 1 << 63),
+            per_owner=config.limits.leases_per_owner,
+            bytes_per_owner=config.limits.leased_bytes_per_owner,
+        )
         self.tiers = [
             self._tier(place, tier, store)
             for place, (tier, store) in enumerate(zip(config.tiers, stores, strict=True))
@@ -112,9 +117,10 @@ class Node:
     def register(self, description: Namespace) -> NamespaceInfo:
         """Register a namespace; the first one fixes the slots of tiers that left them open."""
         info = self.registry.register(description)
+        largest = max(info.block_bytes)
         for tier in self.tiers:
-            if not tier.slot_bytes:
-                tier.fix_slots(max(info.block_bytes))
+            if not tier.slot_bytes and not 0 < tier.store.capacity_bytes < largest:
+                tier.fix_slots(largest)
         self.log.wake()
         return info
 
@@ -130,6 +136,11 @@ class Node:
                 Reason.DRAINING,
                 retry_after=_DRAIN_RETRY,
             )
+
+    def refuse_when_drained(self) -> None:
+        """Raise UNAVAILABLE once the followers were sent off: nothing may change unheard."""
+        if self.draining.is_set():
+            self.refuse_when_closing()
 
     # What the event service needs
 

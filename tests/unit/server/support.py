@@ -11,7 +11,8 @@ from kvtier.server.clock import ManualClock
 from kvtier.server.config import NodeConfig
 from kvtier.server.leases import Lease
 from kvtier.server.node import Node
-from kvtier.server.operations.storing import open_store, request_digest
+from kvtier.server.operations.requests import request_digest
+from kvtier.server.operations.storing import open_store
 from kvtier.server.services.tier_service import TierService
 from kvtier.server.services.transfer_service import TransferService
 from kvtier.server.stores.base import span

@@ -23,7 +23,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def leases(clock: ManualClock) -> Leases:
-    return Leases(clock, first_generation=500, per_owner=3)
+    return Leases(clock, first_generation=500, per_owner=3, bytes_per_owner=1000)
 
 
 class Opener:
@@ -182,12 +182,12 @@ def test_an_owner_has_a_limit(leases: Leases, open_lease: Opener) -> None:
     """An owner at the limit is refused until a lease of theirs ends; others are not."""
     mine = [open_lease() for _ in range(3)]
 
-    leases.check_owner("another")
+    leases.room_of("another")
     with pytest.raises(KvtierError, match="3 open leases") as error:
-        leases.check_owner("engine")
+        leases.room_of("engine")
     leases.let_go(mine[0], End.RELEASED)
 
-    leases.check_owner("engine")
+    leases.room_of("engine")
     assert reason_of(error) == ("RESOURCE_EXHAUSTED", Reason.LEASE_LIMIT)
     assert error.value.retry_after
 

@@ -148,7 +148,10 @@ async def test_the_lease_id_of_an_offer_serves_one_call(node: LocalNode) -> None
     with pytest.raises(KvtierError) as error:
         await write(node.transfers, WriteBlocksRequest(offer=offer), data(0, payload("a")))
 
-    assert (error.value.code.name, error.value.reason) == ("ABORTED", Reason.LEASE_REUSED)
+    assert (error.value.code.name, error.value.reason) == (
+        "FAILED_PRECONDITION",
+        Reason.LEASE_REUSED,
+    )
     assert node.node.transfers == 0
 
 

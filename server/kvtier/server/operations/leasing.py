@@ -15,6 +15,8 @@ from kvtier.v1.tier_service_pb2 import (
 )
 from kvtier.wire.errors import invalid
 
+OK = LeaseResult.LEASE_RESULT_OK
+
 
 def renew_leases(node: Node, request: RenewLeasesRequest) -> RenewLeasesResponse:
     """Give open leases a new time to live."""
@@ -35,7 +37,9 @@ def release_leases(node: Node, request: ReleaseLeasesRequest) -> ReleaseLeasesRe
         raise invalid("leases and owner are both empty; name leases, or an owner")
     _check_leases(node, request.leases)
     results = [
-        _apply(node, lease, lambda found: node.leases.let_go(found, End.RELEASED))
+        OK
+        if node.leases.end_of(lease) is End.RELEASED
+        else _apply(node, lease, lambda found: node.leases.let_go(found, End.RELEASED))
         for lease in request.leases
     ]
     owned = node.leases.of_owner(owner) if owner else []
@@ -63,4 +67,4 @@ def _apply(
     if lease.generation != reference.generation:
         return LeaseResult.LEASE_RESULT_WRONG_GENERATION
     act(lease)
-    return LeaseResult.LEASE_RESULT_OK
+    return OK

@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 
-from google.protobuf.duration_pb2 import Duration
-from xxhash import xxh3_128_digest
-
 from kvtier.server.leases import LOAD, End, Lease, read_lease_id
 from kvtier.server.node import Node
-from kvtier.server.operations.requests import read_keys, read_text, read_ttl
+from kvtier.server.operations.requests import (
+    as_duration,
+    block_sizes,
+    read_keys,
+    read_text,
+    read_ttl,
+    request_digest,
+)
 from kvtier.v1.result_pb2 import LookupResult
 from kvtier.v1.tier_service_pb2 import (
     CompleteLoadRequest,
@@ -21,7 +25,7 @@ HIT = LookupResult.LOOKUP_RESULT_HIT
 
 def prepare_load(node: Node, request: PrepareLoadRequest) -> bytes:
     """Pin readable blocks; a repeated request gets the first answer."""
-    digest = xxh3_128_digest(request.SerializeToString(deterministic=True))
+    digest = request_digest(request)
     answer = node.leases.first_answer(read_lease_id(request.lease_id), digest)
     return answer if answer is not None else _open_load(node, request, digest).answer
 
@@ -45,8 +49,7 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
     request_id = read_text("request_id", request.request_id, required=False)
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
     keys = read_keys(node, namespace, request.blocks)
-    node.leases.check_owner(owner)
-    results, found = tier.load(request_id, keys)
+    results, found = tier.load(request_id, keys, node.leases.room_of(owner))
     for other in node.tiers:
         if other is not tier:
             other.stamp(request_id, keys)
@@ -59,17 +62,11 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
         namespace,
         digest,
         slots,
-        [
-            namespace.block_bytes[blocks.group]
-            for blocks in request.blocks
-            for _ in range(len(blocks.block_hashes) // namespace.hash_width)
-        ],
+        block_sizes(namespace, request.blocks),
         aliases,
     )
     node.leases.open(lease, ttl)
-    left = Duration()
-    left.FromNanoseconds(int(ttl * 1e9))
-    response = PrepareLoadResponse(lease=lease.reference(), ttl=left, results=results)
+    response = PrepareLoadResponse(lease=lease.reference(), ttl=as_duration(ttl), results=results)
     lease.answer = response.SerializeToString()
     return lease
 

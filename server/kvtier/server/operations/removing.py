@@ -14,6 +14,7 @@ from kvtier.v1.tier_service_pb2 import (
 
 def delete_blocks(node: Node, request: DeleteBlocksRequest) -> DeleteBlocksResponse:
     """Remove blocks from every tier, or from some."""
+    node.refuse_when_drained()
     namespace = node.registry.get(request.namespace)
     tiers = node.some_tiers(request.tiers)
     keys = read_keys(node, namespace, request.blocks)
@@ -27,6 +28,7 @@ def delete_blocks(node: Node, request: DeleteBlocksRequest) -> DeleteBlocksRespo
 
 def clear_tier(node: Node, request: ClearTierRequest) -> ClearTierResponse:
     """Remove every block of a tier, or of one namespace there."""
+    node.refuse_when_drained()
     tier = node.tier(request.tier)
     namespace = node.registry.get(request.namespace) if request.namespace else None
     if not request.force:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from xxhash import xxh3_128_digest
 
 from kvtier.server.node import Node
 from kvtier.server.tiers.spaces import NamespaceInfo
@@ -90,3 +92,24 @@ def read_ttl(node: Node, ttl: Duration, *, given: bool) -> float:
     if not 0 < seconds <= longest:
         raise invalid(f"ttl is {seconds:g} s; it must be more than 0 and at most {longest:g} s")
     return seconds
+
+
+def block_sizes(namespace: NamespaceInfo, sets: Sequence[BlockSet]) -> list[int]:
+    """Return the bytes of each block of sets, in order."""
+    return [
+        namespace.block_bytes[blocks.group]
+        for blocks in sets
+        for _ in range(len(blocks.block_hashes) // namespace.hash_width)
+    ]
+
+
+def request_digest(request: Message) -> bytes:
+    """Return what tells a repeated request from another one with the same lease id."""
+    return xxh3_128_digest(request.SerializeToString(deterministic=True))
+
+
+def as_duration(seconds: float) -> Duration:
+    """Return a time in seconds as it travels."""
+    duration = Duration()
+    duration.FromNanoseconds(int(seconds * 1e9))
+    return duration

@@ -3,18 +3,17 @@
 from array import array
 from collections.abc import Sequence
 
-from google.protobuf.duration_pb2 import Duration
-from xxhash import xxh3_128_digest
-
 from kvtier.server.leases import STORE, End, Lease, read_lease_id, release_slots
 from kvtier.server.node import Node
 from kvtier.server.operations.requests import (
+    as_duration,
     check_count,
     read_group,
     read_hashes,
     read_scope,
     read_text,
     read_ttl,
+    request_digest,
 )
 from kvtier.server.tiers.offer import Reservation, Run
 from kvtier.server.tiers.spaces import NamespaceInfo
@@ -53,11 +52,11 @@ def open_store(
     owner = read_text("owner", request.owner, required=True)
     request_id = read_text("request_id", request.request_id, required=False)
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
-    node.leases.check_owner(owner)
+    room = node.leases.room_of(owner)
     runs: list[Run] = []
     try:
         _read_runs(node, tier, namespace, request.runs, runs)
-        reservation = tier.reserve(request_id, runs)
+        reservation = tier.reserve(request_id, runs, room)
     finally:
         for run in runs:
             node.spaces.release(run.space)
@@ -84,6 +83,7 @@ def complete_store(node: Node, request: CompleteStoreRequest) -> bytes:
     outcome = node.leases.first_outcome(request.lease, STORE)
     if outcome is not None:
         return outcome
+    node.refuse_when_drained()
     lease = node.leases.find(request.lease, STORE)
     blocks = len(lease.block_bytes)
     beyond = [place for place in request.failed_blocks if place >= blocks]
@@ -111,11 +111,6 @@ def publish_lease(lease: Lease, failed: set[int]) -> list[CompleteResult.ValueTy
     for place, first in lease.aliases.items():
         results[place] = results[first]
     return results
-
-
-def request_digest(request: PrepareStoreRequest) -> bytes:
-    """Return what tells a repeated request from another one with the same lease id."""
-    return xxh3_128_digest(request.SerializeToString(deterministic=True))
 
 
 def _result(state: int, *, failed: bool) -> CompleteResult.ValueType:
@@ -186,11 +181,9 @@ def _stamp_copies(node: Node, tier: Tier, request_id: str, runs: Sequence[Run]) 
 
 
 def _answer(lease: Lease, reservation: Reservation, ttl: float) -> PrepareStoreResponse:
-    left = Duration()
-    left.FromNanoseconds(int(ttl * 1e9))
     return PrepareStoreResponse(
         lease=lease.reference(),
-        ttl=left,
+        ttl=as_duration(ttl),
         outcomes=reservation.outcomes,
         evicted=[
             NamespacedBlocks(

@@ -1,15 +1,17 @@
 """TransferService: moving the bytes of blocks."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 
 from kvtier.server.leases import LOAD, STORE, End, Lease, read_lease_id
 from kvtier.server.node import Node
-from kvtier.server.operations.requests import read_keys
-from kvtier.server.operations.storing import open_store, request_digest
+from kvtier.server.operations.requests import block_sizes, read_keys, request_digest
+from kvtier.server.operations.storing import open_store
 from kvtier.server.services.rpc import Send
 from kvtier.server.tiers.table import DOOMED
 from kvtier.server.tiers.tier import Tier
+from kvtier.server.transfers.patience import patiently, while_time_is_left
 from kvtier.server.transfers.pieces import cut
 from kvtier.server.transfers.reader import BlockReader
 from kvtier.server.transfers.writer import BlockWriter
@@ -27,7 +29,7 @@ from kvtier.v1.transfer_service_pb2 import (
     WriteBlocksRequest,
     WriteBlocksResponse,
 )
-from kvtier.wire.errors import Reason, aborted, exhausted, invalid
+from kvtier.wire.errors import Reason, aborted, exhausted, failed_precondition, invalid
 
 _FULL_RETRY = 0.5
 Results = dict[int, WriteResult.ValueType]
@@ -36,15 +38,22 @@ Results = dict[int, WriteResult.ValueType]
 class TransferService:
     """Moves bytes between callers and a node's stores.
 
-    The calls are documented in `kvtier/v1/transfer_service.proto`.
+    The calls are documented in `kvtier/v1/transfer_service.proto`. A peer that stands still is
+    waited for until the lease ends, or for a time where there is none, so that it holds nothing
+    for ever.
+
+    Args:
+        node: The node.
+        patience: How long a peer without a lease may stand still, in seconds.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, patience: float = 30.0) -> None:
         self._node = node
+        self._patience = patience
 
     async def write_blocks(self, requests: AsyncIterator[WriteBlocksRequest], send: Send) -> None:
         """Fill the slots of a lease, or prepare, write and complete an offer."""
-        first = await anext(requests, None)
+        first = await self._first(requests)
         target = first.WhichOneof("target") if first is not None else None
         if first is None or target is None:
             raise invalid("the first message names neither a lease nor an offer")
@@ -71,7 +80,7 @@ class TransferService:
         lease = self._node.leases.find(first.lease, STORE)
         writer = BlockWriter(self._node.leases, lease, self._node.threads)
         try:
-            async for message in _with_first(first, requests):
+            async for message in self._messages(first, requests, lease):
                 writer.check_open()
                 results = await writer.write(cut(message, lease.block_bytes))
                 _answer_aliases(lease, results)
@@ -85,7 +94,7 @@ class TransferService:
     ) -> None:
         digest = request_digest(first.offer)
         if self._node.leases.first_answer(read_lease_id(first.offer.lease_id), digest) is not None:
-            raise aborted(
+            raise failed_precondition(
                 f"lease id {first.offer.lease_id.hex()} was used before: choose 16 new random "
                 "bytes for each call",
                 Reason.LEASE_REUSED,
@@ -99,10 +108,11 @@ class TransferService:
             if not first.data:
                 await send(response)
                 response = WriteBlocksResponse()
-            async for message in _with_first(first, requests):
+            async for message in self._messages(first, requests, lease):
                 writer.check_open()
                 self._node.leases.renew(lease, ttl)
                 results = await writer.write(cut(message, lease.block_bytes))
+                self._node.refuse_when_drained()
                 _publish(lease, results)
                 answered |= results.keys()
                 if results or response.HasField("prepared"):
@@ -130,22 +140,27 @@ class TransferService:
             slots[place] = slots[first]
         with _held(lease.tier, list(lease.slots.values())):
             async for message in self._read(lease.tier, slots, lease.block_bytes):
-                if self._node.leases.get(lease.id) is not lease:
-                    raise aborted(f"lease {lease.id.hex()} ended while its blocks were read")
-                await send(message)
+                try:
+                    await while_time_is_left(send(message), lambda: self._seconds_left(lease))
+                except TimeoutError:
+                    raise aborted(
+                        f"lease {lease.id.hex()} ended while its blocks were read"
+                    ) from None
 
     async def _read_target(self, target: ReadTarget, send: Send) -> None:
+        self._node.refuse_when_closing()
         tier, namespace = self._node.tier(target.tier), self._node.registry.get(target.namespace)
         keys = read_keys(self._node, namespace, target.blocks)
-        sizes = [
-            namespace.block_bytes[blocks.group]
-            for blocks in target.blocks
-            for _ in range(len(blocks.block_hashes) // namespace.hash_width)
-        ]
+        sizes = block_sizes(namespace, target.blocks)
         found = tier.pin(keys)
         try:
             async for message in self._read(tier, found, sizes):
-                await send(message)
+                async with asyncio.timeout(self._patience):
+                    await send(message)
+        except TimeoutError:
+            raise aborted(
+                f"nothing was read for {self._patience:g} s: the blocks are not pinned any more"
+            ) from None
         finally:
             tier.occupancy.unpin(list({slot for slot in found if slot is not None}))
 
@@ -153,6 +168,34 @@ class TransferService:
         self, tier: Tier, slots: Sequence[int | None], block_bytes: Sequence[int]
     ) -> AsyncIterator[ReadBlocksResponse]:
         return BlockReader(tier, slots, block_bytes, self._node.threads).messages()
+
+    async def _first(
+        self, requests: AsyncIterator[WriteBlocksRequest]
+    ) -> WriteBlocksRequest | None:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await anext(requests, None)
+        except TimeoutError:
+            raise aborted(f"no message came for {self._patience:g} s") from None
+
+    async def _messages(
+        self,
+        first: WriteBlocksRequest,
+        rest: AsyncIterator[WriteBlocksRequest],
+        lease: Lease,
+    ) -> AsyncIterator[WriteBlocksRequest]:
+        yield first
+        try:
+            async for message in patiently(rest, lambda: self._seconds_left(lease)):
+                if message.WhichOneof("target") is not None:
+                    raise invalid("only the first message may name a lease or an offer")
+                yield message
+        except TimeoutError:
+            raise aborted(f"lease {lease.id.hex()} ended while its blocks were written") from None
+
+    def _seconds_left(self, lease: Lease) -> float:
+        leases = self._node.leases
+        return leases.seconds_left(lease) if leases.get(lease.id) is lease else 0.0
 
     @contextmanager
     def _transfer(self) -> Iterator[None]:
@@ -178,16 +221,6 @@ def _held(tier: Tier, slots: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         tier.occupancy.unpin(slots)
-
-
-async def _with_first(
-    first: WriteBlocksRequest, rest: AsyncIterator[WriteBlocksRequest]
-) -> AsyncIterator[WriteBlocksRequest]:
-    yield first
-    async for message in rest:
-        if message.WhichOneof("target") is not None:
-            raise invalid("only the first message may name a lease or an offer")
-        yield message
 
 
 def _publish(lease: Lease, results: Results) -> None:

@@ -98,6 +98,8 @@ class LruPolicy:
         if not self._parked:
             return
         for slot in self._parked.intersection(slots):
+            if self._leases[slot]:
+                continue
             group = self._owner[slot]
             assert group is not None
             self._parked.discard(slot)

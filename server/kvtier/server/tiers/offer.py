@@ -71,6 +71,13 @@ class Plan:
     residents: list[int]
     aliases: dict[int, int]
 
+    def fresh_bytes(self) -> int:
+        """Return the bytes of the blocks to write."""
+        if len(self.runs) == 1:
+            return len(self.fresh) * self.runs[0].space.block_bytes
+        sizes = [run.space.block_bytes for run in self.runs for _ in run.hashes]
+        return sum(map(sizes.__getitem__, self.fresh))
+
 
 @dataclass(slots=True)
 class Reservation:

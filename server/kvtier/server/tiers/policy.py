@@ -28,5 +28,5 @@ class Policy(Protocol):
         ...
 
     def released(self, slots: Sequence[int]) -> None:
-        """Note that the last lease on these slots ended."""
+        """Note that a lease on these slots ended; those without any left may go again."""
         ...

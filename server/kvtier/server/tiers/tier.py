@@ -28,8 +28,10 @@ from kvtier.v1.result_pb2 import (
     LookupResult,
 )
 from kvtier.wire.errors import Reason, exhausted, failed_precondition
+from kvtier.wire.sizes import format_size
 
 _RETRY_WHEN_FULL = 0.1
+_ANY = 1 << 63
 
 
 class Tier:
@@ -106,16 +108,25 @@ class Tier:
 
     # Storing
 
-    def reserve(self, request_id: str, runs: Sequence[Run]) -> Reservation:
+    def reserve(
+        self, request_id: str, runs: Sequence[Run], allowed_bytes: int = _ANY
+    ) -> Reservation:
         """Reserve slots for the absent blocks of an offer, evicting what is needed.
 
         Every reserved slot, and no other, gets a lease, which `publish` or `abandon` ends.
 
+        Args:
+            request_id: The request that stores, for recency.
+            runs: What is offered.
+            allowed_bytes: Most bytes that the caller may reserve.
+
         Raises:
-            KvtierError: RESOURCE_EXHAUSTED when there is no room for all of them, INVALID_ARGUMENT
-                when a run leaves a gap after its parent; nothing changed then.
+            KvtierError: RESOURCE_EXHAUSTED when there is no room for all of them, or they are more
+                than the caller may reserve; INVALID_ARGUMENT when a run leaves a gap after its
+                parent; nothing changed then.
         """
         plan = plan_offer(self.table, runs)
+        self._check_bytes(plan.fresh_bytes(), allowed_bytes)
         missing = self._missing_room(len(plan.fresh), plan.residents)
         self.counters.mismatched += plan.outcomes.count(MISMATCH)
         evicted = self._evict(missing, request_id, plan.residents) if missing > 0 else []
@@ -156,16 +167,25 @@ class Tier:
     def pin(self, keys: Sequence[bytes]) -> list[int | None]:
         """Take a lease on each readable block, once for a key named twice; return their slots."""
         _, readable = self._examine(self.table.index.get_many(keys))
-        self._hold_once(readable)
+        self._hold_once(_each_once(readable))
         return readable
 
     def load(
-        self, request_id: str, keys: Sequence[bytes]
+        self, request_id: str, keys: Sequence[bytes], allowed_bytes: int = _ANY
     ) -> tuple[list[LookupResult.ValueType], list[int | None]]:
-        """Look up, pin what is readable, and stamp what is here; return results and slots."""
+        """Look up, pin what is readable, and stamp what is here; return results and slots.
+
+        Raises:
+            KvtierError: RESOURCE_EXHAUSTED when that is more bytes than the caller may pin.
+        """
         found = self.table.index.get_many(keys)
         results, readable = self._examine(found)
-        self._hold_once(readable)
+        slots = _each_once(readable)
+        if slots:
+            groups = self.table.by_origin(slots)
+            pinned = sum(origin.space.block_bytes * len(mine) for origin, mine in groups)
+            self._check_bytes(pinned, allowed_bytes)
+        self._hold_once(slots)
         self.occupancy.policy.stamp(request_id, _each_once(found))
         return results, readable
 
@@ -249,10 +269,19 @@ class Tier:
         ]
         return results, readable
 
-    def _hold_once(self, readable: Sequence[int | None]) -> None:
-        slots = _each_once(readable)
+    def _hold_once(self, slots: Sequence[int]) -> None:
         self.counters.loaded += len(slots)
         self.occupancy.hold(slots)
+
+    def _check_bytes(self, needed: int, allowed: int) -> None:
+        if needed > allowed:
+            raise exhausted(
+                f"the lease would hold {format_size(needed)}, and this owner's leases may hold "
+                f"{format_size(max(0, allowed))} more: complete or release some, or raise "
+                "limits.leased_bytes_per_owner",
+                Reason.LEASE_LIMIT,
+                retry_after=_RETRY_WHEN_FULL,
+            )
 
     def _missing_room(self, needed: int, residents: Sequence[int]) -> int:
         table, occupancy = self.table, self.occupancy
@@ -260,6 +289,13 @@ class Tier:
         kept = sum(1 for slot in residents if state[slot] == READY and not leases[slot])
         evictable = occupancy.ready - occupancy.leased - kept
         missing = needed - table.free
+        if needed > table.capacity:
+            self.counters.refused += 1
+            raise exhausted(
+                f"tier {self.name} has {table.capacity} slots and can never take {needed} blocks "
+                "at once: offer fewer, or enlarge the tier",
+                Reason.TIER_FULL,
+            )
         if missing > evictable:
             self.counters.refused += 1
             raise exhausted(
