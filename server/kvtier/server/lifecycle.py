@@ -3,8 +3,8 @@
 import asyncio
 import gc
 import random
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 
 import grpc
 import structlog
@@ -21,7 +21,6 @@ from kvtier.server.services.event_service import EventService
 from kvtier.server.services.rpc import add_service
 from kvtier.server.services.tier_service import TierService
 from kvtier.server.services.transfer_service import TransferService
-from kvtier.server.stores.base import BlockStore
 from kvtier.server.stores.open import open_store
 from kvtier.server.tiers.policies import policy_names
 from kvtier.v1 import event_service_pb2, tier_service_pb2, transfer_service_pb2
@@ -58,9 +57,14 @@ class TierServer:
     def __init__(self, config: NodeConfig, clock: Clock | None = None) -> None:
         _check_policies(config)
         self._config = config
-        self._resources = ExitStack()
         self._hurry = asyncio.Event()
-        self.node = Node(config, self._open_stores(), clock or SystemClock(), random.SystemRandom())
+        with ExitStack() as opened:
+            stores = [
+                opened.enter_context(closing(open_store(tier, config.node_id)))
+                for tier in config.tiers
+            ]
+            self.node = Node(config, stores, clock or SystemClock(), random.SystemRandom())
+            self._resources = opened.pop_all()
         self._server = grpc.aio.server(options=server_options(config.limits))
         self._health = health_aio.HealthServicer()
         self._ticker: asyncio.Task[None] | None = None
@@ -106,16 +110,6 @@ class TierServer:
             self._ticker.cancel()
         self.node.threads.shutdown()
         self._resources.close()
-
-    def _open_stores(self) -> Sequence[BlockStore]:
-        stores = []
-        with ExitStack() as opened:
-            for tier in self._config.tiers:
-                store = open_store(tier, self._config.node_id)
-                opened.callback(store.close)
-                stores.append(store)
-            self._resources = opened.pop_all()
-        return stores
 
     def _servicers(self) -> tuple[object, object, object]:
         events, limits = self._config.events, self._config.limits

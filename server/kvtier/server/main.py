@@ -74,7 +74,7 @@ async def serve(config: NodeConfig) -> None:
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
     try:
         await server.start()
-    except StartError:
+    except BaseException:
         await server.close()
         raise
     _announce(server)
