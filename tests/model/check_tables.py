@@ -1,0 +1,66 @@
+"""What must hold inside a tier at any time, whatever happened."""
+
+from collections import Counter
+
+from kvtier.server.node import Node
+from kvtier.server.tiers.table import DOOMED, FREE, PENDING, READY, WRITTEN
+from kvtier.server.tiers.tier import Tier
+
+
+def check_node(node: Node) -> None:
+    """Check the tables, the counts and the leases of a node against each other."""
+    uses: Counter[bytes] = Counter()
+    for tier in node.tiers:
+        _check_states(tier)
+        _check_leases(node, tier)
+        _check_index(tier)
+        uses += _check_origins(tier)
+    assert {space.prefix: space.uses for space in node.spaces._spaces.values()} == dict(uses)
+
+
+def _check_states(tier: Tier) -> None:
+    table, occupancy = tier.table, tier.occupancy
+    states = Counter(table.state)
+    assert occupancy.ready == states[READY]
+    assert occupancy.pending == states[PENDING] + states[WRITTEN]
+    assert occupancy.draining == states[DOOMED]
+    assert table.free == table.capacity - len(table) + states[FREE]
+    assert len(table._free) == len(set(table._free)) == states[FREE]
+    assert all(table.state[slot] == FREE for slot in table._free)
+    assert not set(table.token_ids) & set(table._free), "token ids of what is gone"
+
+
+def _check_leases(node: Node, tier: Tier) -> None:
+    table, held = tier.table, Counter[int]()
+    for lease in node.leases:
+        if lease.tier is tier:
+            assert len(set(lease.slots.values())) == len(lease.slots)
+            held.update(lease.slots.values())
+    for slot, state in enumerate(table.state):
+        assert table.leases[slot] == held[slot], "no copy is under way"
+        if state != READY:
+            assert (state == FREE) == (not held[slot])
+    leased = [slot for slot, state in enumerate(table.state) if state == READY and held[slot]]
+    assert tier.occupancy.leased == len(leased)
+
+
+def _check_index(tier: Tier) -> None:
+    table = tier.table
+    in_use = [s for s, state in enumerate(table.state) if state in {PENDING, WRITTEN, READY}]
+    assert len(table.index) == len(in_use)
+    assert [table.index.get(table.key[slot]) for slot in in_use] == in_use
+
+
+def _check_origins(tier: Tier) -> Counter[bytes]:
+    table, occupancy = tier.table, tier.occupancy
+    slots, ready, uses = Counter[int](), Counter[int](), Counter[bytes]()
+    for slot, state in enumerate(table.state):
+        if state != FREE:
+            origin = table.origin[slot]
+            slots[id(origin)] += 1
+            ready[id(origin)] += state == READY
+            uses[origin.space.prefix] += 1
+    known = occupancy._origins.values()
+    assert {id(origin): origin.slots for origin in known} == dict(slots)
+    assert all(origin.ready == ready[id(origin)] for origin in known)
+    return uses
