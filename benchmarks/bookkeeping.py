@@ -77,7 +77,7 @@ class Cycle:
             clock=clock,
         )
         self.tier.fix_slots(1)
-        self.leases = Leases(clock, 1, per_owner=10)
+        self.leases = Leases(clock, 1, per_owner=10, bytes_per_owner=1 << 40)
         description = Namespace(
             name="bench", hash_width=WIDTH, tokens_per_block=16, block_bytes=[1]
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
     from kvtier.v1.transfer_service_pb2_grpc import TransferServiceAsyncStub
 
-    WriteAtOnce = grpc.aio.UnaryStreamMultiCallable[WriteBlocksRequest, WriteBlocksResponse]
+    WriteAtOnce = grpc.aio.UnaryUnaryMultiCallable[WriteBlocksRequest, WriteBlocksResponse]
 
 T = TypeVar("T")
 Request = TypeVar("Request")
@@ -82,13 +82,16 @@ class Connection:
 
     @property
     def write_at_once(self) -> "WriteAtOnce":
-        """WriteBlocks with a single request: the same call on the wire, at less cost here."""
+        """WriteBlocks with one message each way: the same call on the wire, at less cost here.
+
+        A node answers an offer that came with the bytes of all its blocks by one message.
+        """
         return self._transfer()[1]
 
     def _transfer(self) -> "tuple[TransferServiceAsyncStub, WriteAtOnce]":
         if self._bulk is None:
             channel = self._open(bulk=True)
-            at_once: WriteAtOnce = channel.unary_stream(
+            at_once: WriteAtOnce = channel.unary_unary(
                 "/kvtier.v1.TransferService/WriteBlocks",
                 request_serializer=WriteBlocksRequest.SerializeToString,
                 response_deserializer=WriteBlocksResponse.FromString,

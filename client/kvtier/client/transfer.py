@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
+from xxhash import xxh3_64_intdigest
 
 from kvtier.client.arguments import bad_argument, build, view_bytes
 from kvtier.client.calls import Calls
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 # With so little to send, waiting for the answer costs more than sending what is not wanted.
 EAGER_BYTES = CHUNK_BYTES
+
+_UNWRITTEN = WriteResult.WRITE_RESULT_UNSPECIFIED
 
 Moved = Callable[[], None]
 
@@ -78,9 +81,9 @@ class TransferCalls(Calls):
             raise bad_argument(
                 f"payloads has {len(payloads)} entries; runs has {len(sizes)} blocks"
             )
-        views = _views(dict(enumerate(payloads)), sizes)
+        whole = _whole(payloads, sizes)
         return await self._connection.remembering(
-            offer.namespace, lambda: self._write_offer(offer, views)
+            offer.namespace, lambda: self._write_offer(offer, whole)
         )
 
     async def write_blocks(
@@ -128,18 +131,22 @@ class TransferCalls(Calls):
         return await self._read(build(ReadBlocksRequest, lease=lease), block_bytes)
 
     async def _write_offer(
-        self, offer: PrepareStoreRequest, views: Mapping[int, memoryview]
+        self, offer: PrepareStoreRequest, payloads: Sequence[bytes | memoryview]
     ) -> StoreReport:
-        first = WriteBlocksRequest(offer=offer)
-        if sum(map(len, views.values())) > EAGER_BYTES:
-            return await self._write_in_turns(first, views)
-        for chunk in cut(views.items()):
-            first.MergeFrom(_request(chunk))
-        call = self._connection.write_at_once(first, timeout=self._connection.timeout)
+        if sum(map(len, payloads)) > EAGER_BYTES:
+            views = {place: memoryview(payload) for place, payload in enumerate(payloads)}
+            return await self._write_in_turns(WriteBlocksRequest(offer=offer), views)
+        first = WriteBlocksRequest(
+            offer=offer, checksums=map(xxh3_64_intdigest, payloads), data=b"".join(payloads)
+        )
         try:
-            return await _collect(call, asyncio.Future())
+            answer = await self._connection.write_at_once(first, timeout=self._connection.timeout)
         except grpc.aio.AioRpcError as error:
             raise self._connection.failure(error) from None
+        if answer is None or not answer.HasField("prepared"):
+            raise framing_error("the offer was not answered")
+        results = dict(zip(answer.block_indexes, answer.results, strict=False))
+        return _report(answer.prepared, results)
 
     async def _write_in_turns(
         self, first: WriteBlocksRequest, views: Mapping[int, memoryview]
@@ -196,7 +203,7 @@ class TransferCalls(Calls):
 async def _collect(
     told: AsyncIterable[WriteBlocksResponse],
     prepared: "asyncio.Future[PrepareStoreResponse]",
-    moved: Moved = lambda: None,
+    moved: Moved,
 ) -> StoreReport:
     """Read the answers to an offer, and pass on the first as soon as it is there."""
     results: dict[int, WriteResult.ValueType] = {}
@@ -207,13 +214,25 @@ async def _collect(
         results.update(zip(answer.block_indexes, answer.results, strict=False))
     if not prepared.done():
         raise framing_error("the offer was not answered")
-    offer = prepared.result()
-    unwritten = WriteResult.WRITE_RESULT_UNSPECIFIED
+    return _report(prepared.result(), results)
+
+
+def _report(
+    offer: PrepareStoreResponse, results: Mapping[int, WriteResult.ValueType]
+) -> StoreReport:
     return StoreReport(
         outcomes=tuple(offer.outcomes),
         evicted=tuple(offer.evicted),
-        results=tuple(results.get(i, unwritten) for i in range(len(offer.outcomes))),
+        results=tuple([results.get(i, _UNWRITTEN) for i in range(len(offer.outcomes))]),
     )
+
+
+def _whole(payloads: Sequence["Buffer"], sizes: Sequence[int]) -> Sequence[bytes | memoryview]:
+    """Return the bytes of every block, when each has its size."""
+    whole = [each for each in payloads if type(each) is bytes]
+    if len(whole) == len(payloads) and list(map(len, whole)) == list(sizes):
+        return whole
+    return list(_views(dict(enumerate(payloads)), sizes).values())
 
 
 def _views(payloads: Mapping[int, "Buffer"], sizes: Sequence[int]) -> dict[int, memoryview]:

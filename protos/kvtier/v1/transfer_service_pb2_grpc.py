@@ -61,7 +61,7 @@ class TransferServiceServicer(object):
         """WriteBlocks fills the slots of a store lease, or, when the first message is an offer, prepares,
         writes and completes in one call. The answer to an offer comes first; a caller of small blocks
         need not wait for it and may send every block's bytes with the offer: those of blocks that are
-        not wanted are passed over. A block is taken only when whole and equal to its checksum, and the
+        not wanted are passed over, and the call is answered by one message and ends. A block is taken only when whole and equal to its checksum, and the
         failure of one does not touch the others. Blocks of an offer whose bytes have not all come when
         the caller ends its half, or leaves, are given back.
 

@@ -60,12 +60,18 @@ class Writer:
         self._evicted = evicted
 
     async def __call__(self, requests: AsyncIterator[Any]) -> AsyncIterator[WriteBlocksResponse]:
+        wanted = [i for i, outcome in enumerate(self._outcomes) if outcome == WRITE]
         async for request in requests:
             self.requests.append(request)
+            if request.data and request.HasField("offer"):
+                results = [STORED] * len(wanted)
+                yield WriteBlocksResponse(
+                    prepared=self._prepared(), block_indexes=wanted, results=results
+                )
+                return
             if request.HasField("offer"):
                 self.before = len(self.requests)
                 yield WriteBlocksResponse(prepared=self._prepared())
-        wanted = [i for i, outcome in enumerate(self._outcomes) if outcome == WRITE]
         for place in wanted:
             yield WriteBlocksResponse(block_indexes=[place], results=[STORED])
 

@@ -12,7 +12,6 @@ from kvtier.server.services.rpc import Send
 from kvtier.server.tiers.table import DOOMED
 from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.patience import patiently, while_time_is_left
-from kvtier.server.transfers.pieces import cut
 from kvtier.server.transfers.reader import BlockReader
 from kvtier.server.transfers.writer import BlockWriter
 from kvtier.v1.result_pb2 import (
@@ -82,7 +81,7 @@ class TransferService:
         try:
             async for message in self._messages(first, requests, lease):
                 writer.check_open()
-                results = await writer.write(cut(message, lease.block_bytes))
+                results = await writer.take(message)
                 _answer_aliases(lease, results)
                 if results:
                     await send(_response(results))
@@ -111,7 +110,7 @@ class TransferService:
             async for message in self._messages(first, requests, lease):
                 writer.check_open()
                 self._node.leases.renew(lease, ttl)
-                results = await writer.write(cut(message, lease.block_bytes))
+                results = await writer.take(message)
                 self._node.refuse_when_drained()
                 _publish(lease, results)
                 answered |= results.keys()

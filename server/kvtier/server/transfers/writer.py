@@ -9,13 +9,15 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from kvtier.server.leases import Lease, Leases
 from kvtier.server.stores.base import BlockStore
 from kvtier.server.tiers.table import PENDING, WRITTEN
-from kvtier.server.transfers.pieces import Piece
+from kvtier.server.transfers.pieces import Piece, cut
+from kvtier.server.transfers.whole import count_whole, write_whole
 from kvtier.v1.result_pb2 import (
     WRITE_RESULT_ABORTED,
     WRITE_RESULT_CORRUPT,
     WRITE_RESULT_WRITTEN,
     WriteResult,
 )
+from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
 from kvtier.wire.errors import aborted, invalid
 
 # Less than this is copied on the loop: it costs less than a turn of a thread.
@@ -42,6 +44,20 @@ class BlockWriter:
         self._hashers: dict[int, xxh3_64] = {}
         self._reached: dict[int, int] = {}
         self._copying: asyncio.Future[list[int]] | None = None
+
+    async def take(self, message: WriteBlocksRequest) -> dict[int, WriteResult.ValueType]:
+        """Write what a message brings; return what became of the blocks that ended, by place.
+
+        Raises:
+            KvtierError: As `cut` and `write` do.
+        """
+        block_bytes = self._lease.block_bytes
+        count = count_whole(message, block_bytes)
+        if count and len(message.data) <= INLINE_BYTES:
+            results = write_whole(self._lease, message, count)
+            if results is not None:
+                return results
+        return await self.write(cut(message, block_bytes))
 
     async def write(self, pieces: Sequence[Piece]) -> dict[int, WriteResult.ValueType]:
         """Write pieces; return what became of the blocks that ended, by place.
