@@ -94,7 +94,7 @@ class Cycle:
         tier.publish(reserved.slots)
         leases.end(lease, End.COMPLETED)
         keys = self.space.keys(split_hashes(packed, WIDTH))
-        _, found = tier.load(f"load {number}", keys)
+        _, found, _ = tier.load(f"load {number}", keys)
         pinned = [slot for slot in found if slot is not None]
         lease = self._lease(packed[16:32], LOAD, pinned)
         tier.occupancy.unpin(pinned)

@@ -61,7 +61,7 @@ class Lease:
         expires: When it ends by itself, on the monotonic clock.
         due: When it is next looked at whether it has expired.
         answer: The encoded answer to the request that took it.
-        bytes_held: Bytes of the blocks that it held when it was opened.
+        bytes_held: Bytes of the blocks that it held when it was opened, for its owner's limit.
         writing: Places whose block a call is writing now.
     """
 
@@ -180,7 +180,6 @@ class Leases:
         lease.generation = next(self._generations)
         self._open[lease.id] = lease
         self._owners.setdefault(lease.owner, {})[lease.id] = lease
-        lease.bytes_held = sum(map(lease.block_bytes.__getitem__, lease.slots))
         self._owned_bytes[lease.owner] = self._owned_bytes.get(lease.owner, 0) + lease.bytes_held
         self.renew(lease, ttl)
 

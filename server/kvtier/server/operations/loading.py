@@ -49,7 +49,7 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
     request_id = read_text("request_id", request.request_id, required=False)
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
     keys = read_keys(node, namespace, request.blocks)
-    results, found = tier.load(request_id, keys, node.leases.room_of(owner))
+    results, found, pinned = tier.load(request_id, keys, node.leases.room_of(owner))
     for other in node.tiers:
         if other is not tier:
             other.stamp(request_id, keys)
@@ -64,6 +64,7 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
         slots,
         block_sizes(namespace, request.blocks),
         aliases,
+        bytes_held=pinned,
     )
     node.leases.open(lease, ttl)
     response = PrepareLoadResponse(lease=lease.reference(), ttl=as_duration(ttl), results=results)

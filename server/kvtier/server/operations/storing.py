@@ -71,6 +71,7 @@ def open_store(
         dict(zip(reservation.places, reservation.slots, strict=True)),
         [run.space.block_bytes for run in runs for _ in run.hashes],
         reservation.aliases,
+        bytes_held=reservation.bytes,
     )
     node.leases.open(lease, ttl)
     response = _answer(lease, reservation, ttl)

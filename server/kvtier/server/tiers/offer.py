@@ -89,6 +89,7 @@ class Reservation:
         places: The place in the offer of each slot's block.
         aliases: For a further place of a key to write: its first place.
         evicted: The packed hashes that had to go, by space, in order.
+        bytes: Bytes of the blocks to write.
     """
 
     outcomes: list[StoreOutcome.ValueType]
@@ -96,6 +97,7 @@ class Reservation:
     places: Sequence[int]
     aliases: dict[int, int]
     evicted: list[tuple[Space, bytes]]
+    bytes: int
 
 
 def plan_offer(table: BlockTable, runs: Sequence[Run]) -> Plan:

@@ -126,14 +126,15 @@ class Tier:
                 parent; nothing changed then.
         """
         plan = plan_offer(self.table, runs)
-        self._check_bytes(plan.fresh_bytes(), allowed_bytes)
+        needed = plan.fresh_bytes()
+        self._check_bytes(needed, allowed_bytes)
         missing = self._missing_room(len(plan.fresh), plan.residents)
         self.counters.mismatched += plan.outcomes.count(MISMATCH)
         evicted = self._evict(missing, request_id, plan.residents) if missing > 0 else []
         slots = self.occupancy.take(len(plan.fresh))
         self.occupancy.enter(plan, slots)
         self._stamp_offer(request_id, plan, slots)
-        return Reservation(plan.outcomes, slots, plan.fresh, plan.aliases, evicted)
+        return Reservation(plan.outcomes, slots, plan.fresh, plan.aliases, evicted, needed)
 
     def mark_written(self, slots: Sequence[int], checksums: Sequence[int]) -> None:
         """Note that reserved slots hold whole blocks with these XXH3-64 checksums."""
@@ -172,8 +173,11 @@ class Tier:
 
     def load(
         self, request_id: str, keys: Sequence[bytes], allowed_bytes: int = _ANY
-    ) -> tuple[list[LookupResult.ValueType], list[int | None]]:
-        """Look up, pin what is readable, and stamp what is here; return results and slots.
+    ) -> tuple[list[LookupResult.ValueType], list[int | None], int]:
+        """Look up, pin what is readable, and stamp what is here.
+
+        Returns:
+            The result of each block, the slot of each that is pinned, and the bytes pinned.
 
         Raises:
             KvtierError: RESOURCE_EXHAUSTED when that is more bytes than the caller may pin.
@@ -181,13 +185,13 @@ class Tier:
         found = self.table.index.get_many(keys)
         results, readable = self._examine(found)
         slots = _each_once(readable)
-        if slots:
-            groups = self.table.by_origin(slots)
-            pinned = sum(origin.space.block_bytes * len(mine) for origin, mine in groups)
-            self._check_bytes(pinned, allowed_bytes)
+        pinned = 0
+        for origin, mine in self.table.by_origin(slots) if slots else ():
+            pinned += origin.space.block_bytes * len(mine)
+        self._check_bytes(pinned, allowed_bytes)
         self._hold_once(slots)
-        self.occupancy.policy.stamp(request_id, _each_once(found))
-        return results, readable
+        self.occupancy.policy.stamp(request_id, slots if readable is found else _each_once(found))
+        return results, readable, pinned
 
     # Removing
 
