@@ -6,13 +6,13 @@ from hypothesis.stateful import invariant
 from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadTarget, WriteBlocksRequest
 from tests.model.check_tables import check_node
-from tests.model.plain_parts import Key
+from tests.model.plain_parts import Key, PlainLease
 from tests.model.store_actions import StoreMachine
 from tests.model.subject import InProcess
 from tests.model.uploads import (
     ModelUpload,
+    Payloads,
     message_of,
-    parts_of,
     results_of,
     told_of,
 )
@@ -37,9 +37,9 @@ class InProcessMachine(StoreMachine):
         """Return the names of what may be done next."""
         return [
             *super().actions(),
-            *["begin_upload"] * (len(self.uploads) < 2),
-            *["send_to_upload", "send_to_upload", "end_upload", "vanish_from_upload"]
-            * bool(self.uploads),
+            *["begin_upload", "begin_upload"] * (len(self.uploads) < 2),
+            *["send_to_upload", "send_to_upload", "send_to_upload"] * bool(self.uploads),
+            *["end_upload", "vanish_from_upload"] * bool(self.uploads),
             *["rot"] * bool(self.model.readable()),
         ]
 
@@ -63,7 +63,7 @@ class InProcessMachine(StoreMachine):
         """Send some blocks of an open call, perhaps such as were sent before."""
         expected, upload = self.an_upload(data)
         lease = expected.lease
-        (part, *_) = [*parts_of(self.some_payloads(data, lease), in_one=True), {}]
+        part = self.neighbours(data, lease)
         ttl = self.asked[lease.id].ttl.seconds
 
         def model() -> None:
@@ -133,6 +133,14 @@ class InProcessMachine(StoreMachine):
         for _, upload in self.uploads:
             self.subject.run(upload.vanish())
         super().teardown()
+
+    def neighbours(self, data: st.DataObject, lease: PlainLease) -> Payloads:
+        """Draw new bytes for a block or two of an offer, the first of them perhaps spoilt."""
+        first = data.draw(st.integers(0, lease.places - 1), "place")
+        last = data.draw(st.integers(first, min(first + 1, lease.places - 1)), "last place")
+        spoilt = data.draw(st.integers(0, 4), "spoilt") == 0
+        payloads = self.all_payloads(lease)
+        return {p: None if spoilt and p == first else payloads[p] for p in range(first, last + 1)}
 
     def an_upload(self, data: st.DataObject) -> tuple[ModelUpload, Upload]:
         """Draw an open call, and take it out of the list."""

@@ -8,7 +8,7 @@ from kvtier.v1 import tier_service_pb2 as pb
 from kvtier.v1.result_pb2 import CompleteResult, LookupResult
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, WriteBlocksRequest
 from tests.contract.support import payload, words
-from tests.model.machine import TierMachine
+from tests.model.machine import RECENT, TierMachine
 from tests.model.plain_parts import PlainLease, Refused
 from tests.model.universe import (
     FINGERPRINTS,
@@ -139,7 +139,7 @@ class LeaseMachine(TierMachine):
     def repeat(self, data: st.DataObject) -> None:
         """Send a request once more: it gets the first answer, or an end; another one gets none."""
         other = data.draw(st.integers(0, 3), "another") == 0
-        lease = data.draw(st.sampled_from(self.remembered()), "lease")
+        lease = data.draw(st.sampled_from(self.remembered()[-RECENT:]), "lease")
         answer = self.answers[lease.id]
         request = type(self.asked[lease.id]).FromString(self.asked[lease.id].SerializeToString())
         request.owner += "x" * other
@@ -162,7 +162,8 @@ class LeaseMachine(TierMachine):
         """Draw a lease, mostly an open one if there is any."""
         still_open = self.leases(kind, open_only=True)
         ended = not still_open or data.draw(st.integers(0, 4), "any") == 0
-        return data.draw(st.sampled_from(self.leases(kind) if ended else still_open), "lease")
+        leases = self.leases(kind)[-RECENT:] if ended else still_open
+        return data.draw(st.sampled_from(leases), "lease")
 
     def remembered(self) -> list[PlainLease]:
         """Return the leases that the node still knows."""

@@ -40,6 +40,7 @@ from tests.unit.server.support import TIER
 T = TypeVar("T")
 R = TypeVar("R")
 OWNERS = ("e1", "e2", "e3")
+RECENT = 6
 
 
 class TierMachine(RuleBasedStateMachine):
@@ -322,7 +323,7 @@ class TierMachine(RuleBasedStateMachine):
         ]
 
     def _some_leases(self, data: st.DataObject) -> list[PlainLease]:
-        leases = st.lists(st.sampled_from(self.leases()), min_size=1, max_size=3)
+        leases = st.lists(st.sampled_from(self.leases()[-RECENT:]), min_size=1, max_size=3)
         return data.draw(leases, "leases")
 
     def _listing(self) -> list[ListedBlock]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kvtier.v1.tier_service_pb2 import PrepareLoadRequest, TouchBlocksRequest
+from kvtier.v1.tier_service_pb2 import PrepareLoadRequest, ReleaseLeasesRequest, TouchBlocksRequest
 from tests.contract.support import block_hash, hashes, run
 
 from .support import TIER, LocalNode
@@ -65,3 +65,27 @@ def test_an_offer_uses_what_is_there_already(node: LocalNode) -> None:
 
     assert node.store("w", "x") == [block_hash("b")]
     assert node.look_up("a", "c", "w", "x") == ["HIT"] * 4
+
+
+def test_a_block_written_while_others_were_evicted_goes_in_its_turn(node: LocalNode) -> None:
+    """What could not be evicted while it was written is as old as its request once it is whole."""
+    lease, _ = node.prepare(run("a"), request_id="old")
+    node.store("b", "c", "d", request_id="new")
+    assert node.store("e") == [block_hash("d")]
+
+    node.fill(lease, ["a"])
+    node.complete(lease)
+
+    assert node.store("f") == [block_hash("a")]
+
+
+def test_a_block_loaded_while_others_were_evicted_goes_in_its_turn(node: LocalNode) -> None:
+    """What a load lease kept is as old as its request when the lease ends."""
+    node.store("a", request_id="old")
+    load(node, "old", "a")
+    node.store("b", "c", "d", request_id="new")
+    assert node.store("e") == [block_hash("d")]
+
+    node.tiers.release_leases(ReleaseLeasesRequest(owner="engine"))
+
+    assert node.store("f") == [block_hash("a")]
