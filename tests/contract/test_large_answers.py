@@ -9,7 +9,11 @@ import pytest
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.event_service_pb2 import EventView
 from kvtier.v1.result_pb2 import LookupResult
-from kvtier.v1.tier_service_pb2 import ListBlocksRequest, LookupBlocksRequest
+from kvtier.v1.tier_service_pb2 import (
+    ListBlocksRequest,
+    LookupBlocksRequest,
+    PrepareStoreRequest,
+)
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
 
 from .conftest import Connect, Serve
@@ -18,7 +22,7 @@ from .following import following
 from .support import Serving, namespace, run
 
 BLOCKS, CHAIN, WIDTH, SIZE = 300_000, 10_000, 64, 8
-ASKED, MOVED = 100_000, 70_000
+ASKED, MOVED, OFFERED = 100_000, 65_536, 16_384
 # Names and scopes as long as they may be, so that every block's description is as large.
 ADAPTER, SCOPE = "a" * 256, b"s" * 32
 DESCRIPTION = namespace("wide", hash_width=WIDTH, block_bytes=[SIZE])
@@ -74,14 +78,14 @@ async def test_a_client_with_stock_limits_reads_a_large_node(serve: Serve) -> No
 async def test_a_client_with_stock_limits_follows_large_calls(
     serve: Serve, connect: Connect
 ) -> None:
-    """Events of one store, eviction or delete of 70,000 blocks come in parts that it accepts."""
+    """Events of large stores, evictions and deletes come in parts that it accepts."""
     node = await serve({**TIER, "capacity": MOVED * SIZE})
     client = await connect(node, timeout=60)
     fingerprint = await client.register_namespace(DESCRIPTION)
     async with following(node.endpoint) as follower:
-        for first in (0, MOVED):
-            offer = BlockRun(scope=SCOPE, block_hashes=hashes(first, MOVED))
-            await client.store("cpu0", fingerprint, [offer], [bytes(SIZE)] * MOVED)
+        for first in range(0, 2 * MOVED, OFFERED):
+            offer = BlockRun(scope=SCOPE, block_hashes=hashes(first, OFFERED))
+            await client.store("cpu0", fingerprint, [offer], [bytes(SIZE)] * OFFERED)
         everything = BlockSet(scope=SCOPE, block_hashes=hashes(MOVED, MOVED))
         await client.delete(fingerprint, [everything])
         await follower.settle(client)
@@ -90,6 +94,33 @@ async def test_a_client_with_stock_limits_follows_large_calls(
     assert whats == {"stored": 2 * MOVED, "removed": 2 * MOVED}
     assert follower.fold.most["cpu0"] == MOVED
     assert follower.fold.view == {}
+
+
+@pytest.mark.slow
+async def test_a_client_with_stock_limits_makes_the_largest_offer(serve: Serve) -> None:
+    """An answer that tells of all that was evicted, each in its own scope, stays below 4 MiB."""
+    node = await serve({**TIER, "capacity": OFFERED * SIZE})
+    fingerprint = await node.client.register_namespace(DESCRIPTION)
+    for first in range(0, OFFERED, 4096):
+        alone = [
+            BlockRun(scope=place.to_bytes(32, "big"), block_hashes=hashes(place, 1))
+            for place in range(first, first + 4096)
+        ]
+        await node.client.store("cpu0", fingerprint, alone, [bytes(SIZE)] * 4096)
+    async with grpc.aio.insecure_channel(node.endpoint) as channel:
+        stub: Any = TierServiceStub(channel)
+        request = PrepareStoreRequest(
+            tier="cpu0", namespace=fingerprint, lease_id=bytes(16), owner="stock"
+        )
+        request.runs.add(block_hashes=hashes(OFFERED, OFFERED))
+
+        answer = await stub.PrepareStore(request)
+
+        assert len(answer.evicted) == OFFERED
+        request.lease_id = bytes(15) + b"x"
+        request.runs[0].block_hashes += hashes(2 * OFFERED, 1)
+        with pytest.raises(grpc.aio.AioRpcError, match="at most 16384"):
+            await stub.PrepareStore(request)
 
 
 @pytest.mark.slow

@@ -104,6 +104,8 @@ class Connection:
         method: grpc.aio.UnaryUnaryMultiCallable[Request, Response],
         request: Request,
         namespace: bytes = b"",
+        *,
+        wait: bool = False,
     ) -> Response:
         """Return a node's answer.
 
@@ -111,6 +113,7 @@ class Connection:
             method: The method of a stub.
             request: What to ask.
             namespace: The fingerprint that the request names, if it names one.
+            wait: Wait for the connection, within the timeout, rather than fail without one.
 
         Raises:
             KvtierError: One of the tree in `kvtier.client.errors`.
@@ -118,7 +121,7 @@ class Connection:
 
         async def attempt() -> Response:
             try:
-                return await method(request, timeout=self.timeout)
+                return await method(request, timeout=self.timeout, wait_for_ready=wait or None)
             except grpc.aio.AioRpcError as error:
                 raise self.failure(error) from None
 
@@ -135,13 +138,21 @@ class Connection:
             description = self._registered.get(namespace)
             if description is None or error.reason != Reason.NAMESPACE_UNKNOWN:
                 raise
-        await self.register(description)
+        # One connection may be back before the other: this one is waited for.
+        await self.register(description, wait=True)
         return await attempt()
 
-    async def register(self, description: Namespace) -> bytes:
-        """Register a namespace, remember it, and return its fingerprint."""
+    async def register(self, description: Namespace, *, wait: bool = False) -> bytes:
+        """Register a namespace, remember it, and return its fingerprint.
+
+        Args:
+            description: The namespace.
+            wait: Wait for the connection, within the timeout, rather than fail without one.
+        """
         answer = await self.call(
-            self.tiers.RegisterNamespace, build(RegisterNamespaceRequest, namespace=description)
+            self.tiers.RegisterNamespace,
+            build(RegisterNamespaceRequest, namespace=description),
+            wait=wait,
         )
         # The caller may go on to change its own message.
         kept = Namespace()

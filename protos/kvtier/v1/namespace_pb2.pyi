@@ -54,7 +54,7 @@ class Namespace(google.protobuf.message.Message):
     layout: builtins.str
     """The order of a block's dimensions, such as "NHD" or "HND"."""
     tokens_per_block: builtins.int
-    """Tokens per block, 1 to 1,048,576."""
+    """Tokens per block, 1 to 1,048,576, or to 200,000 where token ids are kept."""
     tp_size: builtins.int
     """Number of tensor-parallel ranks, at least 1."""
     tp_rank: builtins.int

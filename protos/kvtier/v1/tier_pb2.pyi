@@ -116,6 +116,7 @@ class Limits(google.protobuf.message.Message):
     FOLLOWERS_FIELD_NUMBER: builtins.int
     NAMESPACES_FIELD_NUMBER: builtins.int
     LEASED_BYTES_PER_OWNER_FIELD_NUMBER: builtins.int
+    OFFERED_BLOCKS_FIELD_NUMBER: builtins.int
     message_bytes: builtins.int
     """Bytes of one request message."""
     hashes: builtins.int
@@ -130,6 +131,8 @@ class Limits(google.protobuf.message.Message):
     """Registered namespaces."""
     leased_bytes_per_owner: builtins.int
     """Bytes of blocks under one owner's open leases."""
+    offered_blocks: builtins.int
+    """Blocks of one offer, over all its runs."""
     @property
     def lease_ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Longest time to live of a lease."""
@@ -145,9 +148,10 @@ class Limits(google.protobuf.message.Message):
         followers: builtins.int = ...,
         namespaces: builtins.int = ...,
         leased_bytes_per_owner: builtins.int = ...,
+        offered_blocks: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease_ttl", b"lease_ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["block_bytes", b"block_bytes", "followers", b"followers", "hashes", b"hashes", "lease_ttl", b"lease_ttl", "leased_bytes_per_owner", b"leased_bytes_per_owner", "leases_per_owner", b"leases_per_owner", "message_bytes", b"message_bytes", "namespaces", b"namespaces"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["block_bytes", b"block_bytes", "followers", b"followers", "hashes", b"hashes", "lease_ttl", b"lease_ttl", "leased_bytes_per_owner", b"leased_bytes_per_owner", "leases_per_owner", b"leases_per_owner", "message_bytes", b"message_bytes", "namespaces", b"namespaces", "offered_blocks", b"offered_blocks"]) -> None: ...
 
 Global___Limits: typing_extensions.TypeAlias = Limits
 

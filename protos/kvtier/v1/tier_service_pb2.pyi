@@ -240,7 +240,7 @@ class PrepareStoreRequest(google.protobuf.message.Message):
     """
     @property
     def runs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.block_pb2.BlockRun]:
-        """What is offered. Blocks are numbered by their place over all runs."""
+        """What is offered, at most Limits.offered_blocks. Blocks are numbered by their place over all runs."""
 
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:

@@ -11,6 +11,8 @@ MAX_GROUPS = 64
 MAX_SCOPE_BYTES = 32
 MAX_SEED_BYTES = 64
 MAX_TOKENS_PER_BLOCK = 1 << 20
+# An event carries a block's token ids whole, at up to five bytes each, and must stay near 1 MiB.
+MAX_KEPT_TOKENS_PER_BLOCK = 200_000
 MIN_HASH_WIDTH, MAX_HASH_WIDTH = 8, 64
 MAX_RANKS = 1 << 16
 
@@ -66,8 +68,10 @@ def problem(namespace: Namespace, max_block_bytes: int) -> str | None:
 
 
 def _number_problem(namespace: Namespace, max_block_bytes: int) -> str | None:
+    kept = namespace.keep_token_ids
+    most_tokens = MAX_KEPT_TOKENS_PER_BLOCK if kept else MAX_TOKENS_PER_BLOCK
     ranges = (
-        ("tokens_per_block", namespace.tokens_per_block, 1, MAX_TOKENS_PER_BLOCK),
+        ("tokens_per_block", namespace.tokens_per_block, 1, most_tokens),
         ("hash_width", namespace.hash_width, MIN_HASH_WIDTH, MAX_HASH_WIDTH),
         ("number of block_bytes", len(namespace.block_bytes), 1, MAX_GROUPS),
         ("length of hash_seed", len(namespace.hash_seed), 0, MAX_SEED_BYTES),

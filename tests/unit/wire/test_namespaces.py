@@ -94,7 +94,12 @@ def test_equal_descriptions_differ_in_nothing() -> None:
         {},
         {"name": "n" * 256, "revision": "r" * 256, "hash_seed": bytes(64)},
         {"hash_width": 8, "tokens_per_block": 1, "block_bytes": [1]},
-        {"hash_width": 64, "tokens_per_block": 1 << 20, "block_bytes": [MAX_BLOCK] * 64},
+        {
+            "hash_width": 64,
+            "tokens_per_block": 1 << 20,
+            "keep_token_ids": False,
+            "block_bytes": [MAX_BLOCK] * 64,
+        },
         {"tp_size": 1 << 16, "tp_rank": (1 << 16) - 1, "hash_seed": b""},
     ],
 )
@@ -115,7 +120,7 @@ def test_a_description_within_the_limits_has_no_problem(changes: dict[str, objec
         ({"revision": "é" * 129}, "revision has 258 bytes; at most 256 are allowed"),
         ({"name": "a\nb"}, "name is 'a\\nb'; it must be printable"),
         ({"model": "x\u202ey"}, "model is 'x\\u202ey'; it must be printable"),
-        ({"tokens_per_block": 0}, "tokens_per_block is 0; it must be from 1 to 1048576"),
+        ({"tokens_per_block": 0}, "tokens_per_block is 0; it must be from 1 to 200000"),
         ({"tokens_per_block": (1 << 20) + 1}, "tokens_per_block is 1048577"),
         ({"hash_width": 7}, "hash_width is 7; it must be from 8 to 64"),
         ({"hash_width": 65}, "hash_width is 65; it must be from 8 to 64"),

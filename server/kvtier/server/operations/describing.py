@@ -6,6 +6,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from kvtier.server.node import Node
+from kvtier.server.operations.requests import MAX_OFFERED
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import Medium, Position
 from kvtier.v1.event_service_pb2 import TierState
@@ -69,6 +70,7 @@ def _limits(node: Node) -> Limits:
         block_bytes=limits.block_bytes,
         lease_ttl=longest,
         leases_per_owner=limits.leases_per_owner,
+        offered_blocks=min(MAX_OFFERED, limits.hashes),
         leased_bytes_per_owner=limits.leased_bytes_per_owner,
         followers=limits.followers,
         namespaces=limits.namespaces,

@@ -14,6 +14,9 @@ from kvtier.wire.hashes import split_hashes
 from kvtier.wire.namespaces import MAX_SCOPE_BYTES, MAX_TEXT
 
 DEFAULT_TTL = 30.0
+# The answer to an offer names every block that was evicted for it, each perhaps in a space of its
+# own, and must fit the 4 MiB that clients of any make accept.
+MAX_OFFERED = 1 << 14
 _MAX_NANOS = 999_999_999
 
 
@@ -45,15 +48,21 @@ def read_hashes(namespace: NamespaceInfo, packed: bytes) -> tuple[bytes, ...]:
     return split_hashes(packed, width)
 
 
-def check_count(node: Node, namespace: NamespaceInfo, lists: Sequence[bytes], what: str) -> None:
+def check_count(
+    node: Node,
+    namespace: NamespaceInfo,
+    lists: Sequence[bytes],
+    what: str,
+    limit: int | None = None,
+) -> None:
     """Refuse a request with no list of hashes, or with more hashes than the limit."""
     if not lists:
         raise invalid(f"{what} is empty; name at least one block")
     count = sum(map(len, lists)) // namespace.hash_width
-    if count > node.config.limits.hashes:
+    most = limit or node.config.limits.hashes
+    if count > most:
         raise invalid(
-            f"{what} holds {count} hashes; at most {node.config.limits.hashes} are allowed in one "
-            "request: split it"
+            f"{what} holds {count} hashes; at most {most} are allowed in one request: split it"
         )
 
 

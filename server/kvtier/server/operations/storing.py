@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from kvtier.server.leases import STORE, End, Lease, read_lease_id, release_slots
 from kvtier.server.node import Node
 from kvtier.server.operations.requests import (
+    MAX_OFFERED,
     as_duration,
     check_count,
     read_group,
@@ -125,7 +126,8 @@ def _result(state: int, *, failed: bool) -> CompleteResult.ValueType:
 def _read_runs(
     node: Node, tier: Tier, namespace: NamespaceInfo, offered: Sequence[BlockRun], runs: list[Run]
 ) -> None:
-    check_count(node, namespace, [run.block_hashes for run in offered], "runs")
+    lists = [run.block_hashes for run in offered]
+    check_count(node, namespace, lists, "runs", min(MAX_OFFERED, node.config.limits.hashes))
     for run in offered:
         runs.append(_read_run(node, namespace, run))
         size = runs[-1].space.block_bytes
