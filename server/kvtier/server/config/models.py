@@ -109,7 +109,9 @@ class LimitsConfig(_Settings):
         default=16 * MIB, description="Bytes of one request message."
     )
     hashes: Annotated[Count, Field(le=1 << 20)] = Field(
-        default=131_072, description="Block hashes in one request."
+        default=131_072,
+        description="Block hashes in one request. An offer has at most 16,384 all the same: its "
+        "answer must fit 4 MiB.",
     )
     block_bytes: Annotated[Size, Field(ge=1, le=GIB)] = Field(
         default=GIB, description="Bytes of one block."
