@@ -11,7 +11,6 @@ does not grow with the tier, is kept small meanwhile. A plain `OrderedDict` that
 key, without leases, events or positions, runs the same hashes for comparison.
 """
 
-import gc
 import os
 import random
 import resource
@@ -22,6 +21,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from kvtier.server.clock import SystemClock
+from kvtier.server.collector import spare_long_lived
 from kvtier.server.events.log import EventLog
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
 from kvtier.server.tiers.announce import Announcer
@@ -113,8 +113,7 @@ def measure_tier(capacity: int) -> None:
     """Print what one capacity costs: µs a block, worst ms, bytes a block."""
     before = _resident()
     cycle = Cycle(capacity)
-    gc.collect()
-    gc.freeze()
+    spare_long_lived()
     rng = random.Random(capacity)
     worst = spent = 0.0
     calls = capacity // CALL

@@ -1,7 +1,6 @@
 """The life of a tier server: start, serve, drain, stop."""
 
 import asyncio
-import gc
 import random
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -83,8 +82,6 @@ class TierServer:
         self.address = listen_on(self._server, self._config.listen)
         await self._server.start()
         self._ticker = asyncio.create_task(self._expire_leases())
-        # The tables live as long as the process: the collector need not visit them.
-        gc.freeze()
         await self._set_health(SERVING)
         _log.info("serving", node_id=self.node.node_id, listen=self.address)
 

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from kvtier.server.collector import spare_long_lived
 from kvtier.server.config import ConfigError, NodeConfig, load_config
 from kvtier.server.lifecycle import TierServer
 from kvtier.server.listening import StartError
@@ -74,6 +75,7 @@ async def serve(config: NodeConfig) -> None:
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
     try:
         await server.start()
+        spare_long_lived()
     except BaseException:
         await server.close()
         raise

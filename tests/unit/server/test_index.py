@@ -52,9 +52,11 @@ def test_a_prefix_ends_at_the_first_key_that_is_absent_or_in_another_state(
     assert index.prefix(keys(1, 2, 3), states, READY) == length
 
 
-@pytest.mark.parametrize(("capacity", "shards"), [(0, 1), (100_000, 1), (1_000_000, 8)])
+@pytest.mark.parametrize(
+    ("capacity", "shards"), [(0, 1), (100_000, 1), (1_000_000, 64), (1 << 30, 256)]
+)
 def test_a_large_index_is_cut_so_that_no_dict_is_large(capacity: int, shards: int) -> None:
-    """A dict holds some 130,000 keys at most: its rehash stays short."""
+    """One dict holds up to 131,072 keys, a shard some 16,000: a rehash stays short."""
     made = make_index(capacity)
 
     assert (len(made._shards) if isinstance(made, ShardedIndex) else 1) == shards

@@ -4,8 +4,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-# A dict of this many entries rehashes in a few milliseconds.
+# One dict of this many entries rehashes in some ten milliseconds.
 _LARGEST_DICT = 1 << 17
+# Shards fill alike, so that several may rehash within one call: each is kept small.
+_LARGEST_SHARD = 1 << 14
 _MAX_SHARDS = 256
 
 
@@ -93,10 +95,12 @@ Index: TypeAlias = PlainIndex | ShardedIndex
 
 def make_index(capacity: int) -> Index:
     """Return an index for that many keys, in which no single call has a long rehash."""
+    if capacity <= _LARGEST_DICT:
+        return PlainIndex()
     shards = 1
-    while shards < _MAX_SHARDS and shards * _LARGEST_DICT < capacity:
+    while shards < _MAX_SHARDS and shards * _LARGEST_SHARD < capacity:
         shards *= 2
-    return PlainIndex() if shards == 1 else ShardedIndex(shards)
+    return ShardedIndex(shards)
 
 
 def _prefix(found: Iterable[int | None], state: Sequence[int], wanted: int) -> int:
