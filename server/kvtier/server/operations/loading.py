@@ -12,15 +12,12 @@ from kvtier.server.operations.requests import (
     read_ttl,
     request_digest,
 )
-from kvtier.v1.result_pb2 import LookupResult
 from kvtier.v1.tier_service_pb2 import (
     CompleteLoadRequest,
     CompleteLoadResponse,
     PrepareLoadRequest,
     PrepareLoadResponse,
 )
-
-HIT = LookupResult.LOOKUP_RESULT_HIT
 
 
 def prepare_load(node: Node, request: PrepareLoadRequest) -> bytes:
