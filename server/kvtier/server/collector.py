@@ -2,9 +2,10 @@
 
 import gc
 
-# A full collection visits every group and lease of a node: 60 ms at a million blocks. What it would
-# find are cycles that outlived many young collections, which are few.
-_YOUNG, _MIDDLE, _FULL = 10_000, 20, 1_000
+# A collection visits what survived since the last older one, a microsecond an object: young times
+# middle bounds the common stall (5 ms). A full one visits every group and lease of a node, 60 ms at
+# a million blocks, to find cycles that outlived many others, which are few.
+_YOUNG, _MIDDLE, _FULL = 1_000, 5, 2_000
 
 
 def spare_long_lived() -> None:
