@@ -42,7 +42,7 @@ async def test_a_proxy_finds_each_where_it_is(serve: Serve, three: Three) -> Non
         ["MISS"],
     ]
     assert [answer.sources for answer in answers] == [(0,), (1,), (None,)]
-    assert located == [[(ids[0], "cpu0")], [(ids[1], "cpu0")], []]
+    assert located == [((ids[0], "cpu0"),), ((ids[1], "cpu0"),), ()]
 
 
 @each_kind

@@ -20,7 +20,7 @@ from kvtier.client.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from kvtier.client.index import BlockIndex, BlockKey, PrefixLengths
+from kvtier.client.index import BlockIndex, BlockKey, PrefixLengths, TierOf
 from kvtier.client.lookup import ProxyLookup
 from kvtier.client.node import NodeClient
 from kvtier.client.proxy import TieringProxy
@@ -51,6 +51,7 @@ __all__ = [
     "Quality",
     "Reason",
     "StoreReport",
+    "TierOf",
     "TieringProxy",
     "UnavailableError",
     "UnimplementedError",

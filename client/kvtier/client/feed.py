@@ -1,11 +1,12 @@
 """One source of a proxy."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from kvtier.client.errors import KvtierError
 from kvtier.client.index import BlockIndex
-from kvtier.client.merge import SourceBuffer
+from kvtier.client.merge import Delivery, SourceBuffer
 from kvtier.client.node import NodeClient
 from kvtier.client.stream import source_state
 from kvtier.client.watch import Watch
@@ -42,7 +43,7 @@ class Feed:
         self,
         client: NodeClient,
         watch: Watch,
-        buffer: SourceBuffer[WatchEventsResponse],
+        buffer: SourceBuffer,
         *,
         mirror: BlockIndex | None,
         patience: float,
@@ -124,8 +125,7 @@ class Feed:
             if self.buffer.full:
                 self.buffer.abandon()
         if not self.buffer.abandoned:
-            self.buffer.put(message, message.ByteSize() + _MESSAGE_OVERHEAD)
-            self._arrived.set()
+            self._deliver(message)
 
     def _put_state(self, state: SourceState.ValueType, reason: str) -> None:
         self.state, self.reason = state, reason
@@ -133,8 +133,12 @@ class Feed:
         if self._mirror is not None:
             self._mirror.apply(message)
         if not self.buffer.abandoned:
-            self.buffer.put(message, _MESSAGE_OVERHEAD)
-            self._arrived.set()
+            self._deliver(message)
+
+    def _deliver(self, message: WatchEventsResponse) -> None:
+        position = self._watch.position_of(message.node_id)
+        self.buffer.put(Delivery(message, position, message.ByteSize() + _MESSAGE_OVERHEAD))
+        self._arrived.set()
 
     def _speaks_for(self, node_id: str) -> bool:
         """Tell whether this feed is the one for a node, and take a node that has none."""
@@ -155,5 +159,41 @@ class Feed:
             self._owners.pop(self.node_id, None)
             if self._mirror is not None:
                 self._mirror.forget(self.node_id)
+        if self._mirror is not None and self.node_id != node_id:
+            self._mirror.welcome(node_id)
         self.node_id = node_id
         return True
+
+
+def follow(
+    clients: Sequence[NodeClient],
+    watch: Callable[[NodeClient], Watch],
+    mirrors: Sequence[BlockIndex | None],
+    *,
+    limit: int,
+    patience: float,
+    arrived: asyncio.Event,
+) -> list[Feed]:
+    """Return a feed for each node, of which no two speak for the same node.
+
+    Args:
+        clients: The nodes' clients.
+        watch: Makes the watch of a node.
+        mirrors: What each feed keeps up to date.
+        limit: Bytes at which a feed's buffer is full.
+        patience: Seconds to wait for the reader of a full buffer.
+        arrived: Set when a message was put into a buffer.
+    """
+    owners: dict[str, Feed] = {}
+    return [
+        Feed(
+            client,
+            watch(client),
+            SourceBuffer(limit),
+            mirror=mirror,
+            patience=patience,
+            arrived=arrived,
+            owners=owners,
+        )
+        for client, mirror in zip(clients, mirrors, strict=True)
+    ]

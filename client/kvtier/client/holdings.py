@@ -1,36 +1,58 @@
 """Who holds which blocks, for the blocks of one namespace, group and scope."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, repeat
-from operator import and_, not_, or_
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import count
 from typing import Generic, TypeVar
 
-Holder = TypeVar("Holder")
+from kvtier.client.masks import MaskTable, Memo
+from kvtier.client.source import MAX_TIERS, Build, Holder
 
-# Below this, sweeping costs more than the memory that it brings back.
-_MIN_GARBAGE = 1024
+T = TypeVar("T")
+
+# The bits of one build lie side by side in a field, so that a few shifts tell for all builds at
+# once whether any of their tiers has a block.
+_FIELD = MAX_TIERS
+_FULL = (1 << _FIELD) - 1
+# Mask objects that are shared at most.
+_MOST_SHARED = 1 << 14
+# A walk looks this far ahead, so that it stops soon after the last holder dropped out.
+_STRIDE = 256
+# Masks grow with the bits that wait to be swept.
+_MOST_RETIRED = 128
 
 
-class Holdings(Generic[Holder]):
-    """One table from a hash to a bit mask of its holders.
+class Holdings:
+    """One table from a hash to a bit mask of its holders, so that one walk answers for all.
 
-    A holder can be anything hashable; here it is one tier of one node. Dropping a holder takes its
-    bit out of the live mask at once; its entries are swept when they outnumber the others, so that
-    the cost of a block stays constant and memory comes back.
+    Dropping a holder takes its bit out of the live mask at once, and walks nothing: `sweep` works
+    off what is left in slices of about a millisecond, at whatever time suits the caller.
     """
 
     def __init__(self) -> None:
-        self._masks: dict[bytes, int] = {}
+        self._table = MaskTable()
         self._bits: dict[Holder, int] = {}
         self._counts: dict[Holder, int] = {}
+        self._fields: dict[Build, int] = {}
         self._live = 0
+        # Bits of dropped holders: waiting for a sweep, and those that the present one takes out.
+        self._retired = self._sweeping = 0
         self._garbage = 0
-        self._retired = 0
+        self._step: int | None = None
+        self._clean = Memo(int)
+        self._shared: dict[int, int] = {}
+        self._memos: dict[Holder, tuple[Memo, Memo]] = {}
+        self._widest = 1
+        self._unions = Memo(int)
 
-    def __len__(self) -> int:
-        """Return the number of blocks over all holders; one that two hold counts twice."""
-        return sum(self._counts.values())
+    @property
+    def entries(self) -> int:
+        """Number of hashes in the table, with those that wait to be swept."""
+        return self._table.entries
+
+    def holders(self) -> Collection[Holder]:
+        """Return who has or had blocks here and was not dropped."""
+        return self._bits.keys()
 
     def count(self, holder: Holder) -> int:
         """Return the number of blocks of a holder."""
@@ -39,79 +61,199 @@ class Holdings(Generic[Holder]):
     def add(self, holder: Holder, hashes: Sequence[bytes]) -> None:
         """Note that a holder has these blocks; hashes are distinct."""
         bit = self._bits.get(holder) or self._new_bit(holder)
-        # Loops over blocks run inside map and update, at half the cost of a loop in Python.
-        before = list(map(self._masks.get, hashes, repeat(0)))
-        self._masks.update(zip(hashes, map(or_, before, repeat(bit)), strict=True))
-        self._counts[holder] += len(hashes) - sum(map(bool, map(and_, before, repeat(bit))))
+        adding, _ = self._steps(holder)
+        before = self._table.get_many(hashes)
+        self._table.change_many(hashes, before, list(map(adding.__getitem__, before)))
+        self._counts[holder] += len(hashes) - _count(before, bit)
 
     def remove(self, holder: Holder, hashes: Sequence[bytes]) -> None:
         """Note that a holder has none of these blocks; hashes are distinct."""
         bit = self._bits.get(holder)
         if bit is None:
             return
-        before = list(map(self._masks.get, hashes, repeat(0)))
-        after = list(map(and_, before, repeat(~bit)))
-        self._masks.update(zip(hashes, after, strict=True))
-        gone = compress(hashes, map(not_, after))
-        deque(map(self._masks.pop, gone), maxlen=0)
-        self._counts[holder] -= sum(map(bool, map(and_, before, repeat(bit))))
+        _, removing = self._steps(holder)
+        before = self._table.get_many(hashes)
+        self._table.change_many(hashes, before, list(map(removing.__getitem__, before)))
+        self._counts[holder] -= _count(before, bit)
 
     def drop(self, holder: Holder) -> None:
-        """Forget everything that a holder has."""
+        """Forget everything that a holder has; it costs the same however much that is."""
         bit = self._bits.pop(holder, None)
         if bit is None:
             return
         self._garbage += self._counts.pop(holder)
         self._live &= ~bit
         self._retired |= bit
-        if self._garbage > max(len(self), _MIN_GARBAGE):
-            self._sweep()
+        if not any(other.build is holder.build for other in self._bits):
+            del self._fields[holder.build]
+        self._memos.clear()
+
+    def sweep(self) -> int:
+        """Work off a slice of what dropped holders left; return its size, 0 when there is none."""
+        if self._step is None and not self._sweep_pays():
+            return 0
+        return self._sweep_on()
 
     def blocks(self, holder: Holder) -> Iterator[bytes]:
-        """Return the hashes of a holder's blocks."""
+        """Return the hashes of a holder's blocks; it walks the whole table."""
         bit = self._bits.get(holder, 0)
-        return compress(self._masks, map(and_, self._masks.values(), repeat(bit)))
+        return (each for each, mask in self._table.items() if mask & bit)
 
-    def masks(self, hashes: Iterable[bytes]) -> list[int]:
-        """Return the mask of each block, 0 where nobody has it."""
-        return list(map(and_, map(self._masks.get, hashes, repeat(0)), repeat(self._live)))
+    def locate(self, hashes: Sequence[bytes]) -> list[tuple[Holder, ...]]:
+        """Return the visible holders of each block."""
+        masks = self._table.get_many(hashes)
+        visible = [(holder, bit) for holder, bit in self._bits.items() if holder.build.visible]
+        named = {
+            mask: tuple([holder for holder, bit in visible if mask & bit]) for mask in set(masks)
+        }
+        return list(map(named.__getitem__, masks))
 
-    def bits(self) -> Iterable[tuple[Holder, int]]:
-        """Return each holder's bit."""
-        return self._bits.items()
+    def held(self, build: Build, hashes: Sequence[bytes]) -> list[bool]:
+        """Return for each block whether any tier of a build has it."""
+        bits = sum(bit for holder, bit in self._bits.items() if holder.build is build)
+        return [mask & bits != 0 for mask in self._table.get_many(hashes)]
+
+    def prefixes(
+        self, hashes: Sequence[bytes], builds: Collection[Build]
+    ) -> tuple[dict[Holder, int], dict[Build, int]]:
+        """Return how many blocks from the first on each holder and each build has, without a hole.
+
+        A build has a block that any of its holders has.
+
+        Args:
+            hashes: The chain, parent first.
+            builds: Whom to ask about.
+        """
+        owners = {bit: holder for holder, bit in self._bits.items() if holder.build in builds}
+        fields = {1 << field * _FIELD: build for build, field in self._fields.items()}
+        wanted = sum(owners)
+        unions = self._unions
+        tiers, nodes = _Reach(wanted, owners), _Reach(unions[wanted], fields)
+        # A mask that came before changes nothing, and along a chain few masks are new.
+        seen: set[int] = set()
+        for first in range(0, len(hashes), _STRIDE):
+            masks = self._table.get_many(hashes[first : first + _STRIDE])
+            for length, mask in enumerate(masks, first):
+                if mask in seen:
+                    continue
+                seen.add(mask)
+                here = mask & wanted
+                if tiers.alive & here != tiers.alive:
+                    tiers.narrow(here, length)
+                here = unions[here]
+                if nodes.alive & here != nodes.alive:
+                    nodes.narrow(here, length)
+            if not nodes.alive:
+                break
+        return tiers.end(len(hashes)), nodes.end(len(hashes))
+
+    def _sweep_pays(self) -> bool:
+        if not self._retired:
+            return False
+        live = sum(self._counts.values())
+        return self._garbage * 4 > live or self._retired.bit_count() > _MOST_RETIRED
+
+    def _sweep_on(self) -> int:
+        if self._step is None:
+            gone = self._sweeping = self._retired
+            self._retired = self._garbage = self._step = 0
+            self._clean = Memo(lambda mask: self._share(mask & ~gone))
+        looked_at = self._table.shard_size(self._step)
+        self._step = self._table.rewrite(self._step, self._clean)
+        if self._step is None:
+            # The bits may have new owners now, for whom the old masks meant something else.
+            self._sweeping = 0
+            self._memos.clear()
+        return looked_at + 1
+
+    def _steps(self, holder: Holder) -> tuple[Memo, Memo]:
+        """Return what adding and removing a block of a holder makes of a mask."""
+        steps = self._memos.get(holder)
+        if steps is None:
+            bit = self._bits[holder]
+            steps = self._memos[holder] = (
+                Memo(lambda mask: self._share(mask | bit)),
+                Memo(lambda mask: self._share(mask & ~bit) if mask & ~bit & self._live else 0),
+            )
+        return steps
+
+    def _share(self, mask: int) -> int:
+        """Return the one object for equal masks."""
+        if len(self._shared) >= _MOST_SHARED:
+            self._shared.clear()
+        return self._shared.setdefault(mask, mask)
 
     def _new_bit(self, holder: Holder) -> int:
-        used = self._live | self._retired
-        bit = ~used & (used + 1)
+        field = self._fields.get(holder.build)
+        if field is None:
+            # A build has a field only as long as it has a bit in it.
+            field = next(number for number in count() if not self._bits_in(number))
+            self._fields[holder.build] = field
+        while self._bits_in(field) == _FULL:
+            self._sweep_on()
+        free = ~self._bits_in(field)
+        place = (free & -free).bit_length() - 1
+        if place >= self._widest:
+            self._widest = place + 1
+            self._unions = Memo(partial(_union, self._widest))
+        bit = 1 << field * _FIELD + place
         self._bits[holder] = bit
         self._counts[holder] = 0
         self._live |= bit
         return bit
 
-    def _sweep(self) -> None:
-        live = map(and_, self._masks.values(), repeat(self._live))
-        self._masks = {each: mask for each, mask in zip(self._masks, live, strict=True) if mask}
-        self._garbage = self._retired = 0
+    def _bits_in(self, field: int) -> int:
+        """Return the bits of a field that mean something."""
+        return (self._live | self._retired | self._sweeping) >> field * _FIELD & _FULL
 
 
-def prefix_lengths(masks: Sequence[int], groups: dict[Holder, int]) -> dict[Holder, int]:
-    """Return how many blocks from the first on each group of holders has, without a hole.
+def _count(masks: Iterable[int], bit: int) -> int:
+    return sum(1 for mask in masks if mask & bit)
+
+
+@lru_cache(maxsize=64)
+def _lowest_bits(fields: int) -> int:
+    return sum(1 << field * _FIELD for field in range(fields))
+
+
+def _union(widest: int, mask: int) -> int:
+    """Return the lowest bit of each field in which a mask has any, of so many bits at most."""
+    fields = -(-mask.bit_length() // _FIELD)
+    shift = 1
+    while shift < widest:
+        mask |= mask >> shift
+        shift *= 2
+    return mask & _lowest_bits(fields)
+
+
+class _Reach(Generic[T]):
+    """How far along a chain each owner of a bit gets before its first hole.
 
     Args:
-        masks: The mask of each block of a chain, parent first.
-        groups: For each group the union of its holders' bits.
+        bits: The bits of all owners.
+        owners: Who owns each bit.
+
+    Attributes:
+        alive: The bits of those who had every block so far.
     """
-    lengths = dict.fromkeys(groups, len(masks))
-    open_groups = dict(groups)
-    known: int | None = None
-    for length, mask in enumerate(masks):
-        # Along a chain the holders seldom change.
-        if mask == known:
-            continue
-        known = mask
-        for group in [group for group, bits in open_groups.items() if not mask & bits]:
-            lengths[group] = length
-            del open_groups[group]
-        if not open_groups:
-            break
-    return lengths
+
+    __slots__ = ("_lengths", "_owners", "alive")
+
+    def __init__(self, bits: int, owners: Mapping[int, T]) -> None:
+        self.alive = bits
+        self._owners = owners
+        self._lengths: dict[T, int] = {}
+
+    def narrow(self, mask: int, length: int) -> None:
+        """Go on to a block, with the bits of those who have it and its place in the chain."""
+        lost = self.alive & ~mask
+        self.alive &= mask
+        while lost:
+            bit = lost & -lost
+            lost ^= bit
+            self._lengths[self._owners[bit]] = length
+
+    def end(self, length: int) -> dict[T, int]:
+        """Return the reach of each owner, in a chain of this length."""
+        self.narrow(0, length)
+        return self._lengths

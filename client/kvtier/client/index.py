@@ -1,10 +1,10 @@
 """Where the blocks of one or many nodes are, from their events."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kvtier.client.holdings import Holdings, prefix_lengths
-from kvtier.client.source import Holder, Quality, Source
+from kvtier.client.holdings import Holdings
+from kvtier.client.source import Build, Holder, Quality, Source
 from kvtier.v1.block_pb2 import Position
 from kvtier.v1.event_service_pb2 import (
     BlockRemoved,
@@ -19,6 +19,8 @@ from kvtier.wire.hashes import split_hashes
 from kvtier.wire.namespaces import fingerprint, problem
 
 _NO_LIMIT = 1 << 63
+# Blocks to sweep after a message, at least: a millisecond of work.
+_SWEPT_AT_ONCE = 4096
 
 # A namespace's fingerprint, a group and a scope.
 _Space = tuple[bytes, int, bytes]
@@ -41,6 +43,13 @@ class _Read(NamedTuple):
     space: _Space
 
 
+class TierOf(NamedTuple):
+    """A tier of a node, by their names."""
+
+    node: str
+    tier: str
+
+
 class PrefixLengths(NamedTuple):
     """How long a prefix of a chain is held, in blocks, up to the first hole.
 
@@ -49,7 +58,7 @@ class PrefixLengths(NamedTuple):
         nodes: By node, over the union of its tiers. Nothing is stitched together over nodes.
     """
 
-    tiers: dict[tuple[str, str], int]
+    tiers: dict[TierOf, int]
     nodes: dict[str, int]
 
 
@@ -61,6 +70,9 @@ class BlockIndex:
     node's answers are STALE until its next snapshot. When a tier falls SILENT, what it held
     is forgotten.
 
+    Whatever drops a whole tier or node - a clear, a new snapshot, `forget` - is done at once, at
+    no cost for each block; the room comes back over the next messages, of any node.
+
     Attributes:
         bad_events: Parts of messages that could not be applied.
     """
@@ -68,16 +80,20 @@ class BlockIndex:
     def __init__(self) -> None:
         self.bad_events = 0
         self._sources: dict[str, Source] = {}
+        self._forgotten: set[str] = set()
         self._namespaces: dict[bytes, Namespace] = {}
-        self._spaces: dict[_Space, Holdings[Holder]] = {}
+        self._spaces: dict[_Space, Holdings] = {}
+        self._unswept: dict[_Space, None] = {}
 
     def apply(self, message: WatchEventsResponse) -> None:
         """Take in a message of a node's stream; each node's in their order."""
-        if not message.node_id:
+        if not message.node_id or message.node_id in self._forgotten:
             return
+        if self._unswept:
+            self._sweep()
         source = self._sources.get(message.node_id)
         if source is None:
-            source = self._sources[message.node_id] = Source(message.node_id)
+            source = self._sources[message.node_id] = Source.of(message.node_id)
         kind = message.WhichOneof("kind")
         if kind == "state":
             source.note(message.state)
@@ -95,7 +111,7 @@ class BlockIndex:
     def tiers(self, node: str) -> list[str]:
         """Return the names of a node's tiers, in the order in which they were heard of."""
         source = self._sources.get(node)
-        return list(dict.fromkeys((*source.tier_states, *source.view))) if source else []
+        return list(dict.fromkeys((*source.tier_states, *source.view.holders))) if source else []
 
     def namespaces(self) -> dict[bytes, Namespace]:
         """Return the namespaces that were described, by fingerprint."""
@@ -118,7 +134,7 @@ class BlockIndex:
     def count(self, node: str, tier: str) -> int:
         """Return the number of blocks in a tier."""
         holder = self._visible(node, tier)
-        return sum(space.count(holder) for space in self._spaces.values()) if holder else 0
+        return sum(self._spaces[space].count(holder) for space in holder.spaces) if holder else 0
 
     def blocks(self, node: str, tier: str) -> set[BlockKey]:
         """Return all blocks in a tier; it takes time in proportion to the whole index."""
@@ -127,30 +143,52 @@ class BlockIndex:
             return set()
         return {
             BlockKey(*space, block_hash)
-            for space, holdings in self._spaces.items()
-            for block_hash in holdings.blocks(holder)
+            for space in holder.spaces
+            for block_hash in self._spaces[space].blocks(holder)
         }
 
-    def locate(self, key: BlockKey) -> list[tuple[str, str]]:
-        """Return the node and tier of each copy of a block."""
-        space = self._spaces.get((key.namespace, key.group, key.scope))
+    def locate(self, key: BlockKey) -> tuple[TierOf, ...]:
+        """Return who has a block, whether or not its parent is known."""
+        return self.locate_many(key.namespace, key.group, key.scope, (key.block_hash,))[0]
+
+    def locate_many(
+        self, namespace: bytes, group: int, scope: bytes, hashes: Sequence[bytes]
+    ) -> list[tuple[TierOf, ...]]:
+        """Return for each block of one namespace, group and scope who has it.
+
+        Args:
+            namespace: The fingerprint.
+            group: The KV-cache group.
+            scope: The scope.
+            hashes: The blocks.
+        """
+        space = self._spaces.get((namespace, group, scope))
         if space is None:
-            return []
-        mask = space.masks((key.block_hash,))[0]
-        return [tier for tier, bit in _tier_bits(space).items() if mask & bit]
+            return [()] * len(hashes)
+        located = space.locate(hashes)
+        named = {
+            holders: tuple([TierOf(each.build.node, each.tier) for each in holders])
+            for holders in set(located)
+        }
+        return list(map(named.__getitem__, located))
 
     def held(
         self, node: str, namespace: bytes, group: int, scope: bytes, hashes: Sequence[bytes]
     ) -> list[bool]:
         """Return for each block whether a node holds it, in any of its tiers."""
-        space = self._spaces.get((namespace, group, scope))
-        bits = _node_bits(_tier_bits(space)).get(node, 0) if space is not None else 0
-        if space is None or not bits:
+        space, source = self._spaces.get((namespace, group, scope)), self._sources.get(node)
+        if space is None or source is None:
             return [False] * len(hashes)
-        return [bool(mask & bits) for mask in space.masks(hashes)]
+        return space.held(source.view, hashes)
 
     def prefix(
-        self, namespace: bytes, group: int, scope: bytes, hashes: Sequence[bytes]
+        self,
+        namespace: bytes,
+        group: int,
+        scope: bytes,
+        hashes: Sequence[bytes],
+        *,
+        nodes: Iterable[str] | None = None,
     ) -> PrefixLengths:
         """Return how long a prefix of a chain each tier and each node holds.
 
@@ -159,30 +197,47 @@ class BlockIndex:
             group: The KV-cache group.
             scope: The scope.
             hashes: The chain, parent first.
+            nodes: Whom to ask about, such as all that are EXACT; None means every node.
         """
-        tiers = {(s.node, tier): 0 for s in self._sources.values() for tier in s.view}
-        nodes = dict.fromkeys(self._sources, 0)
+        asked = self._sources if nodes is None else [n for n in nodes if n in self._sources]
+        views = {self._sources[node].view: node for node in asked}
+        lengths = PrefixLengths(
+            {TierOf(node, tier): 0 for view, node in views.items() for tier in view.holders},
+            dict.fromkeys(asked, 0),
+        )
         space = self._spaces.get((namespace, group, scope))
         if space is not None:
-            masks = space.masks(hashes)
-            tier_bits = _tier_bits(space)
-            tiers.update(prefix_lengths(masks, tier_bits))
-            nodes.update(prefix_lengths(masks, _node_bits(tier_bits)))
-        return PrefixLengths(tiers, nodes)
+            tiers, builds = space.prefixes(hashes, views)
+            lengths.tiers.update({TierOf(h.build.node, h.tier): n for h, n in tiers.items()})
+            lengths.nodes.update({views[build]: n for build, n in builds.items()})
+        return lengths
 
     def forget(self, node: str) -> None:
-        """Drop everything of a node, as if it had never been heard of."""
+        """Drop everything of a node for good: messages of it that are still under way are ignored.
+
+        It takes `welcome` to hear of it again.
+        """
+        self._forgotten.add(node)
         source = self._sources.pop(node, None)
         if source is not None:
-            for holder in (*source.view.values(), *(source.shadow or {}).values()):
-                self._drop(holder)
+            for build in source.builds():
+                self._drop_build(build)
+
+    def welcome(self, node: str) -> None:
+        """Listen to a node that was forgotten, from the next reset of its stream on."""
+        self._forgotten.discard(node)
 
     def _visible(self, node: str, tier: str) -> Holder | None:
         source = self._sources.get(node)
-        return source.view.get(tier) if source is not None else None
+        return source.view.holders.get(tier) if source is not None else None
 
     def _move(self, source: Source, message: WatchEventsResponse, kind: str | None) -> None:
         """Move a node's view to the position that a message accounts for."""
+        begun = source.synced or source.shadow is not None
+        if not begun and kind in {"batches", "snapshot", "progress"}:
+            # The rest of a stream whose beginning went to nobody.
+            self._pass_over(source)
+            return
         if kind == "batches":
             for batch in message.batches.batches:
                 self._apply_batch(source, batch)
@@ -198,26 +253,24 @@ class BlockIndex:
             source.epoch, source.through = message.epoch, message.through
 
     def _silence(self, source: Source, tier: str) -> None:
-        for holders in (source.view, source.shadow or {}):
-            holder = holders.pop(tier, None)
+        for build in source.builds():
+            holder = build.holders.pop(tier, None)
             if holder is not None:
                 self._drop(holder)
 
     def _start_over(self, source: Source) -> None:
-        for holder in (source.shadow or {}).values():
-            self._drop(holder)
-        source.shadow = {}
+        if source.shadow is not None:
+            self._drop_build(source.shadow)
+        source.shadow = Build(source.node, visible=False)
         source.reachable, source.flawed = True, False
 
     def _swap(self, source: Source, blocks: int) -> None:
         if source.shadow is not None:
-            for holder in source.view.values():
-                self._drop(holder)
+            self._drop_build(source.view)
             source.view, source.shadow = source.shadow, None
-            for holder in source.view.values():
-                holder.visible = True
+            source.view.visible = True
         source.synced = source.reachable = True
-        if blocks != sum(self.count(source.node, tier) for tier in source.view):
+        if blocks != sum(self.count(source.node, tier) for tier in source.view.holders):
             self._pass_over(source)
 
     def _describe(self, source: Source, namespace: Namespace) -> None:
@@ -247,8 +300,7 @@ class BlockIndex:
         space = self._spaces.get(read.space) if read is not None else None
         if read is not None and space is not None:
             space.remove(read.holder, read.hashes)
-            if not len(space):
-                del self._spaces[read.space]
+            self._close(read.space)
 
     def _store(self, source: Source, event: BlockStored) -> None:
         read = self._read(source, event)
@@ -258,6 +310,7 @@ class BlockIndex:
         if space is None:
             space = self._spaces[read.space] = Holdings()
         space.add(read.holder, read.hashes)
+        read.holder.spaces.add(read.space)
 
     def _read(self, source: Source, event: BlockStored | BlockRemoved) -> _Read | None:
         """Return what an event of blocks is about, or None when it makes no sense."""
@@ -278,24 +331,37 @@ class BlockIndex:
             raise ValueError("there is no hash")
         return hashes if len(distinct) == len(hashes) else list(distinct)
 
+    def _drop_build(self, build: Build) -> None:
+        for holder in build.holders.values():
+            self._drop(holder)
+
     def _drop(self, holder: Holder, namespace: bytes = b"") -> None:
-        for key, space in list(self._spaces.items()):
-            if not namespace or key[0] == namespace:
-                space.drop(holder)
-                if not len(space):
-                    del self._spaces[key]
+        going = [key for key in holder.spaces if not namespace or key[0] == namespace]
+        holder.spaces.difference_update(going)
+        for key in going:
+            self._spaces[key].drop(holder)
+            self._unswept[key] = None
+
+    def _sweep(self) -> None:
+        """Work off some of what dropped holders left."""
+        swept = 0
+        while self._unswept and swept < _SWEPT_AT_ONCE:
+            key = next(iter(self._unswept))
+            space = self._spaces.get(key)
+            done = space.sweep() if space is not None else 0
+            swept += done
+            if not done:
+                del self._unswept[key]
+                self._close(key)
+
+    def _close(self, key: _Space) -> None:
+        """Let go of a space in which nothing is left."""
+        space = self._spaces.get(key)
+        if space is not None and not space.entries:
+            del self._spaces[key]
+            for holder in space.holders():
+                holder.spaces.discard(key)
 
     def _pass_over(self, source: Source) -> None:
         self.bad_events += 1
         source.flawed = True
-
-
-def _tier_bits(space: Holdings[Holder]) -> dict[tuple[str, str], int]:
-    return {(each.node, each.tier): bit for each, bit in space.bits() if each.visible}
-
-
-def _node_bits(tier_bits: dict[tuple[str, str], int]) -> dict[str, int]:
-    bits: dict[str, int] = {}
-    for (node, _), bit in tier_bits.items():
-        bits[node] = bits.get(node, 0) | bit
-    return bits

@@ -6,67 +6,140 @@ primary.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import NamedTuple
 
-T = TypeVar("T")
+from kvtier.v1.block_pb2 import Position
+from kvtier.v1.event_service_pb2 import NodePosition, SourceState, WatchEventsResponse
 
 
-class SourceBuffer(Generic[T]):
+class Delivery(NamedTuple):
+    """A message of a source.
+
+    Attributes:
+        message: The message.
+        position: Where its node's stream can be resumed after it; None when it cannot.
+        size: What it counts for, in bytes.
+    """
+
+    message: WatchEventsResponse
+    position: Position | None
+    size: int
+
+
+class SourceBuffer:
     """What one source delivered and nobody took yet, bounded by its size.
 
     A buffer that is abandoned drops everything and takes nothing in until somebody takes from it
     again; what comes after that has to start over.
 
     Args:
-        limit: Size at which it is full. What is larger is let in alone.
+        limit: Bytes at which it is full. What is larger is let in alone.
+
+    Attributes:
+        abandoned: Nothing is taken in.
     """
 
     def __init__(self, limit: int) -> None:
         self.abandoned = False
         self._limit = limit
-        self._items: deque[tuple[T, int]] = deque()
+        self._waiting: deque[Delivery] = deque()
         self._size = 0
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._waiting)
 
     @property
     def full(self) -> bool:
-        """Whether the next item has to wait."""
+        """Whether the next message has to wait."""
         return self._size >= self._limit
 
-    def put(self, item: T, size: int) -> None:
-        """Add an item at the end."""
-        self._items.append((item, size))
-        self._size += size
+    def put(self, delivery: Delivery) -> None:
+        """Add a message at the end."""
+        self._waiting.append(delivery)
+        self._size += delivery.size
 
-    def pop(self) -> T:
-        """Remove and return the oldest item."""
-        item, size = self._items.popleft()
-        self._size -= size
-        return item
+    def pop(self) -> Delivery:
+        """Remove and return the oldest message."""
+        delivery = self._waiting.popleft()
+        self._size -= delivery.size
+        return delivery
 
     def abandon(self) -> None:
         """Drop everything: nobody takes."""
-        self._items.clear()
+        self._waiting.clear()
         self._size = 0
         self.abandoned = True
 
 
-def merged(sources: Sequence[SourceBuffer[T]], quota: int | None = None) -> Iterator[T]:
-    """Yield all that the primary has delivered by now, then of each secondary in order.
-
-    With a quota neither starves the other. An item leaves its buffer when it is yielded, so that a
-    turn which is given up loses nothing.
+class Merge:
+    """Takes messages from the buffers of a primary and its secondaries, in turns.
 
     Args:
-        sources: The primary's buffer, then the secondaries'.
-        quota: Most items of one secondary; None means all.
+        buffers: The primary's buffer, then the secondaries'.
+        quota: Most messages of one secondary in a round.
+        require_primary: Secondaries wait while the primary is not known to be in sync.
+        positions: Where the streams begin, when they are resumed.
     """
-    for place, source in enumerate(sources):
-        count = len(source)
-        if place and quota is not None:
-            count = min(count, quota)
-        while count and source:
-            yield source.pop()
-            count -= 1
+
+    def __init__(
+        self,
+        buffers: Sequence[SourceBuffer],
+        *,
+        quota: int,
+        require_primary: bool = False,
+        positions: Sequence[NodePosition] = (),
+    ) -> None:
+        self._buffers = buffers
+        self._quota = quota
+        self._require_primary = require_primary
+        self._primary_is_live = False
+        self._positions = {each.node_id: each.position for each in positions}
+
+    @property
+    def positions(self) -> list[NodePosition]:
+        """Where each node's stream can be resumed after what was taken so far."""
+        return [
+            NodePosition(node_id=node_id, position=position)
+            for node_id, position in self._positions.items()
+        ]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to take."""
+        return any(self._buffers[:1] if self._secondaries_wait else self._buffers)
+
+    def all(self) -> Iterator[WatchEventsResponse]:
+        """Yield everything that was delivered by now: the primary's, then each secondary's."""
+        return self._turn(None)
+
+    def round(self) -> Iterator[WatchEventsResponse]:
+        """Yield all that the primary has delivered by now, and a quota of each secondary.
+
+        Neither starves the other.
+        """
+        return self._turn(self._quota)
+
+    @property
+    def _secondaries_wait(self) -> bool:
+        return self._require_primary and not self._primary_is_live
+
+    def _turn(self, quota: int | None) -> Iterator[WatchEventsResponse]:
+        # A message leaves its buffer when it is yielded: a turn that is given up loses nothing.
+        for place, buffer in enumerate(self._buffers):
+            count = len(buffer)
+            if place and quota is not None:
+                count = min(count, quota)
+            while count and buffer and not (place and self._secondaries_wait):
+                yield self._take(buffer.pop(), primary=not place)
+                count -= 1
+
+    def _take(self, delivery: Delivery, *, primary: bool) -> WatchEventsResponse:
+        message = delivery.message
+        if message.WhichOneof("kind") == "state":
+            if primary and not message.state.tier:
+                self._primary_is_live = message.state.source == SourceState.SOURCE_STATE_LIVE
+        elif delivery.position is not None:
+            self._positions[message.node_id] = delivery.position
+        else:
+            self._positions.pop(message.node_id, None)
+        return message

@@ -2,25 +2,42 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import grpc
 
 from kvtier.client.arguments import bad_argument
 from kvtier.client.errors import KvtierError, typed
-from kvtier.client.feed import Feed
+from kvtier.client.feed import Feed, follow
 from kvtier.client.index import BlockIndex
 from kvtier.client.lookup import MirrorAnswer, ProxyLookup, merge_lookup
-from kvtier.client.merge import SourceBuffer, merged
+from kvtier.client.merge import Merge
 from kvtier.client.node import NodeClient
 from kvtier.client.source import Quality
 from kvtier.client.watch import Watch
 from kvtier.v1.block_pb2 import BlockSet
-from kvtier.v1.event_service_pb2 import SourceState, WatchEventsResponse
+from kvtier.v1.event_service_pb2 import NodePosition, SourceState, WatchEventsResponse
 from kvtier.v1.tier_service_pb2 import TouchBlocksResponse
 from kvtier.wire.errors import quote
 from kvtier.wire.hashes import split_hashes
+
+
+class SourceStatus(NamedTuple):
+    """What a proxy knows of one source.
+
+    Attributes:
+        endpoint: Its address.
+        node_id: Its node's id; empty before the node was heard of.
+        state: Its state.
+        reason: Why, in a few words.
+    """
+
+    endpoint: str
+    node_id: str
+    state: SourceState.ValueType
+    reason: str
 
 
 class TieringProxy:
@@ -37,7 +54,12 @@ class TieringProxy:
     Args:
         primary: The node that this proxy is local to.
         secondaries: The nodes behind it, in order.
-        watch: Makes the watch of a node.
+        positions: Where to resume the merged stream, as another proxy's `positions` told. The
+            secondaries are then followed twice: from there for the reader, and from a snapshot on
+            for the mirror.
+        require_primary: Hand on nothing of the secondaries while the primary is not in sync. What
+            they deliver meanwhile waits, up to the limit.
+        watch: Makes the watch of a node, given its client, and `positions` when there are any.
         quota: Most messages of one secondary in a round of `watch()`.
         buffer_bytes: Size at which a node's messages are too many.
         patience: Seconds that a full buffer waits for its reader before it is given up.
@@ -48,7 +70,9 @@ class TieringProxy:
         primary: NodeClient,
         secondaries: Sequence[NodeClient],
         *,
-        watch: Callable[[NodeClient], Watch] = Watch,
+        positions: Sequence[NodePosition] = (),
+        require_primary: bool = False,
+        watch: Callable[..., Watch] = Watch,
         quota: int = 64,
         buffer_bytes: int = 16 << 20,
         patience: float = 1.0,
@@ -56,32 +80,47 @@ class TieringProxy:
         if quota < 1:
             raise bad_argument(f"quota must be at least 1; got {quote(quota)}")
         self._mirror = BlockIndex()
-        self._quota = quota
         self._arrived = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
-        owners: dict[str, Feed] = {}
-        self._feeds = [
-            Feed(
-                client,
-                watch(client),
-                SourceBuffer(buffer_bytes),
-                mirror=self._mirror if place else None,
-                patience=patience,
-                arrived=self._arrived,
-                owners=owners,
-            )
-            for place, client in enumerate((primary, *secondaries))
-        ]
-        self._buffers = [feed.buffer for feed in self._feeds]
+        followed = partial(follow, limit=buffer_bytes, patience=patience, arrived=self._arrived)
+        resuming = partial(watch, positions=positions) if positions else watch
+        mirror = None if positions else self._mirror
+        mirrors = [None, *[mirror for _ in secondaries]]
+        self._read = followed((primary, *secondaries), resuming, mirrors)
+        self._mirrored = self._read[1:]
+        if positions:
+            # A mirror cannot begin in the middle.
+            self._mirrored = followed(secondaries, watch, [self._mirror for _ in secondaries])
+            for feed in self._mirrored:
+                feed.buffer.abandon()
+        self._merge = Merge(
+            [feed.buffer for feed in self._read],
+            quota=quota,
+            require_primary=require_primary,
+            positions=positions,
+        )
 
     @property
     def mirror(self) -> BlockIndex:
         """What the secondaries hold, as far as their events tell."""
         return self._mirror
 
+    @property
+    def positions(self) -> list[NodePosition]:
+        """Where another proxy can go on after the message that was taken last."""
+        return self._merge.positions
+
+    @property
+    def sources(self) -> list[SourceStatus]:
+        """What is known now of each source, the primary first."""
+        return [
+            SourceStatus(feed.client.endpoint, feed.node_id, feed.state, feed.reason)
+            for feed in self._read
+        ]
+
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(feed.run()) for feed in self._feeds]
+        self._tasks = [asyncio.create_task(feed.run()) for feed in self._feeds()]
         return self
 
     async def __aexit__(
@@ -96,7 +135,7 @@ class TieringProxy:
         """Stop following, and end `watch()`. Closing twice is harmless."""
         self._closed = True
         self._arrived.set()
-        for feed in self._feeds:
+        for feed in self._feeds():
             await feed.close()
         for task in self._tasks:
             task.cancel()
@@ -109,21 +148,22 @@ class TieringProxy:
         this takes, `watch()` does not bring.
         """
         self._attend()
-        return list(merged(self._buffers))
+        return list(self._merge.all())
 
     async def watch(self) -> AsyncIterator[WatchEventsResponse]:
         """Yield messages without end, in rounds, until the proxy is closed.
 
         A round is all that the primary had delivered at its start, then at most `quota` messages of
-        each secondary, in order.
+        each secondary, in order. So a message of the primary waits for at most one round, whatever
+        the secondaries deliver.
         """
         while not self._closed:
             self._arrived.clear()
-            for message in merged(self._buffers, self._quota):
+            for message in self._merge.round():
                 yield message
                 self._attend()
             self._attend()
-            if not any(self._buffers):
+            if not self._merge.ready:
                 await self._arrived.wait()
 
     async def lookup(self, namespace: bytes, chains: Sequence[BlockSet]) -> list[ProxyLookup]:
@@ -144,13 +184,13 @@ class TieringProxy:
         Raises:
             KvtierError: When the primary did not answer.
         """
-        answer = await self._feeds[0].client.lookup(namespace, chains, include_blocks=True)
+        answer = await self._read[0].client.lookup(namespace, chains, include_blocks=True)
         return [
             merge_lookup(
                 told,
                 [
                     self._ask_mirror(feed, namespace, chain, len(told.results))
-                    for feed in self._feeds[1:]
+                    for feed in self._mirrored
                 ],
             )
             for chain, told in zip(chains, answer.chains, strict=True)
@@ -174,13 +214,16 @@ class TieringProxy:
             KvtierError: When the primary did not answer.
         """
         answers = await asyncio.gather(
-            self._feeds[0].client.touch(namespace, blocks, request_id=request_id),
-            *(_touch(feed, namespace, blocks, request_id) for feed in self._feeds[1:]),
+            self._read[0].client.touch(namespace, blocks, request_id=request_id),
+            *(_touch(feed, namespace, blocks, request_id) for feed in self._mirrored),
         )
         return list(answers)
 
+    def _feeds(self) -> set[Feed]:
+        return {*self._read, *self._mirrored}
+
     def _attend(self) -> None:
-        for feed in self._feeds:
+        for feed in self._read:
             feed.attend()
 
     def _ask_mirror(

@@ -5,6 +5,9 @@ from enum import Enum
 
 from kvtier.v1.event_service_pb2 import SourceState, State, TierState
 
+# A node has at most so many tiers.
+MAX_TIERS = 16
+
 
 class Quality(Enum):
     """How much an answer about a node is worth.
@@ -20,18 +23,33 @@ class Quality(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Holder:
-    """One tier of one node, in one build of the node's view.
+class Build:
+    """One view of a node, from the reset that began it.
 
     Attributes:
         node: The node's id.
-        tier: The tier's name.
         visible: Queries see it: it is not being built by a snapshot.
+        holders: The holder of each tier that was heard of, by the tier's name.
     """
 
     node: str
-    tier: str
     visible: bool
+    holders: "dict[str, Holder]" = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Holder:
+    """One tier in a build.
+
+    Attributes:
+        build: The build.
+        tier: The tier's name.
+        spaces: The namespace, group and scope of what it holds.
+    """
+
+    build: Build
+    tier: str
+    spaces: set[tuple[bytes, int, bytes]] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -40,8 +58,8 @@ class Source:
 
     Attributes:
         node: The node's id.
-        view: The holder of each tier, as queries see it.
-        shadow: The holders that a snapshot is filling; None when none is under way.
+        view: What queries see.
+        shadow: What a snapshot is building; None when none is under way.
         tier_states: What the node said of its tiers.
         epoch: The life of the log that the view is based on.
         through: The last sequence that the view accounts for.
@@ -51,14 +69,19 @@ class Source:
     """
 
     node: str
-    view: dict[str, Holder] = field(default_factory=dict)
-    shadow: dict[str, Holder] | None = None
+    view: Build
+    shadow: Build | None = None
     tier_states: dict[str, TierState.ValueType] = field(default_factory=dict)
     epoch: int = 0
     through: int = 0
     synced: bool = False
     reachable: bool = True
     flawed: bool = False
+
+    @classmethod
+    def of(cls, node: str) -> "Source":
+        """Return what is known of a node that was never heard of."""
+        return cls(node, Build(node, visible=True))
 
     @property
     def quality(self) -> Quality:
@@ -84,15 +107,22 @@ class Source:
                 SourceState.SOURCE_STATE_LIVE,
             }
 
+    def builds(self) -> list[Build]:
+        """Return the view, and what a snapshot is building."""
+        return [self.view] if self.shadow is None else [self.view, self.shadow]
+
     def holder(self, tier: str) -> Holder:
         """Return whom an event of a tier is about, now.
 
         Raises:
-            ValueError: When the node named its tiers, and this is none of them.
+            ValueError: When the node named its tiers and this is none of them, or has too many.
         """
         if not tier or (self.tier_states and tier not in self.tier_states):
             raise ValueError(f"node {self.node} has no tier {tier!r}")
-        holders = self.view if self.shadow is None else self.shadow
-        if tier not in holders:
-            holders[tier] = Holder(self.node, tier, visible=self.shadow is None)
-        return holders[tier]
+        build = self.builds()[-1]
+        holder = build.holders.get(tier)
+        if holder is None:
+            if len(build.holders) == MAX_TIERS:
+                raise ValueError(f"node {self.node} has more than {MAX_TIERS} tiers")
+            holder = build.holders[tier] = Holder(build, tier)
+        return holder

@@ -105,6 +105,7 @@ class Watch:
         self._sleep = sleep
         known = {p.node_id: p.position for p in positions if p.HasField("position")}
         self._cursors = {node_id: Cursor(position) for node_id, position in known.items()}
+        self._heard: dict[str, None] = {}
         self._states: dict[str, SourceState.ValueType] = {}
         self._ready: deque[tuple[WatchEventsResponse, Position | None]] = deque()
         self._delivered = known
@@ -124,6 +125,10 @@ class Watch:
             NodePosition(node_id=node_id, position=position)
             for node_id, position in self._delivered.items()
         ]
+
+    def position_of(self, node_id: str) -> Position | None:
+        """Return where a node's stream can be resumed after the message that was delivered last."""
+        return self._delivered.get(node_id)
 
     def __aiter__(self) -> Self:
         return self
@@ -254,6 +259,7 @@ class Watch:
     def _take(self, message: WatchEventsResponse) -> str | None:
         """Queue a message for the caller, or return why it may not come now."""
         kind = message.WhichOneof("kind") or ""
+        self._heard[message.node_id] = None
         cursor = self._cursors.setdefault(message.node_id, Cursor())
         problem = cursor.accept(message, kind)
         if problem is not None:
@@ -273,7 +279,8 @@ class Watch:
     def _tell(self, state: SourceState.ValueType, reason: str) -> None:
         endpoint = self._client.endpoint
         told = reason if endpoint in reason else f"{endpoint}: {reason}"
-        for node_id in self._cursors or ("",):
+        # Positions to resume from may be of nodes that are not behind this endpoint.
+        for node_id in self._heard or ("",):
             self._tell_of(node_id, state, told)
 
     def _tell_of(self, node_id: str, state: SourceState.ValueType, reason: str) -> None:

@@ -70,8 +70,8 @@ class Source:
             yield message
 
 
-def quick(client: NodeClient) -> Watch:
-    return Watch(client, heartbeat_interval=600.0, backoff=Backoff(base=0.001, cap=0.01))
+def quick(client: NodeClient, **options: Any) -> Watch:
+    return Watch(client, heartbeat_interval=600.0, backoff=Backoff(base=0.001, cap=0.01), **options)
 
 
 @asynccontextmanager

@@ -69,7 +69,7 @@ def test_the_old_view_is_served_until_the_new_one_is_complete(
 
     assert index.blocks("node", "cpu0") == keys(1, 2, 3)
     assert index.prefix(FINGERPRINT, 0, b"", chain_of(9)).nodes == {"node": 0}
-    assert index.locate(key(9)) == []
+    assert index.locate(key(9)) == ()
     assert index.quality("node") is Quality.STALE
     assert index.position("node") == Position(epoch=7, sequence=1)
 
@@ -88,7 +88,7 @@ def test_a_restarted_node_leaves_nothing_of_its_first_life(index: BlockIndex) ->
     apply(index, *second.start(), second.batch(stored(3, 4)))
 
     assert index.blocks("node", "cpu0") == keys(3, 4)
-    assert index.locate(key(1)) == []
+    assert index.locate(key(1)) == ()
     assert index.position("node") == Position(epoch=8, sequence=1)
 
 
@@ -112,7 +112,7 @@ def test_a_clear_is_scoped_to_its_tier(index: BlockIndex, script: Script) -> Non
 
     assert index.blocks("node", "gpu0") == keys(4)
     assert index.blocks("node", "cpu0") == keys(2, 3)
-    assert index.locate(key(2)) == [("node", "cpu0")]
+    assert index.locate(key(2)) == (("node", "cpu0"),)
 
 
 def test_a_clear_of_a_namespace_leaves_the_others(index: BlockIndex, script: Script) -> None:
@@ -145,7 +145,7 @@ def test_a_removal_from_one_tier_leaves_the_other(index: BlockIndex, script: Scr
 
     apply(index, script.batch(removed(1, tier="gpu0")))
 
-    assert index.locate(key(1)) == [("node", "cpu0")]
+    assert index.locate(key(1)) == (("node", "cpu0"),)
 
 
 def test_an_unknown_member_does_not_stop_a_removal(index: BlockIndex, script: Script) -> None:
@@ -171,10 +171,10 @@ def test_groups_scopes_and_namespaces_are_apart(index: BlockIndex, script: Scrip
         script.batch(removed(1)),
     )
 
-    assert index.locate(key(1)) == []
-    assert index.locate(key(1, group=1)) == [("node", "cpu0")]
-    assert index.locate(key(1, scope=b"x")) == [("node", "cpu0")]
-    assert index.locate(key(1, OTHER_FINGERPRINT)) == [("node", "cpu0")]
+    assert index.locate(key(1)) == ()
+    assert index.locate(key(1, group=1)) == (("node", "cpu0"),)
+    assert index.locate(key(1, scope=b"x")) == (("node", "cpu0"),)
+    assert index.locate(key(1, OTHER_FINGERPRINT)) == (("node", "cpu0"),)
 
 
 def test_a_hole_ends_the_prefix_and_nodes_are_not_stitched(index: BlockIndex) -> None:
@@ -204,7 +204,7 @@ def test_orphans_are_kept(index: BlockIndex, script: Script) -> None:
     """A block whose parent was never seen is there; the prefix stops at the parent."""
     apply(index, *script.start(), script.batch(stored(2)), script.batch(stored(3)))
 
-    assert index.locate(key(2)) == index.locate(key(3)) == [("node", "cpu0")]
+    assert index.locate(key(2)) == index.locate(key(3)) == (("node", "cpu0"),)
     assert index.prefix(FINGERPRINT, 0, b"", chain_of(1, 2, 3)).nodes == {"node": 0}
 
 

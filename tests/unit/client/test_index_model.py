@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtier.client import BlockIndex
+from kvtier.client import BlockIndex, TierOf
 
 from .indexing import (
     any_step,
@@ -41,7 +41,7 @@ def test_the_view_equals_plain_sets(steps: list[Any], chain: list[int]) -> None:
     for (node, tier), numbers in model.items():
         assert index.blocks(node, tier) == keys(*numbers)
         assert index.count(node, tier) == len(numbers)
-        assert lengths.tiers.get((node, tier), 0) == walk(chain, numbers)
+        assert lengths.tiers.get(TierOf(node, tier), 0) == walk(chain, numbers)
     for script in scripts:
         node = script.node_id
         union = set().union(*(numbers for (n, _), numbers in model.items() if n == node))
@@ -52,3 +52,8 @@ def test_the_view_equals_plain_sets(steps: list[Any], chain: list[int]) -> None:
         assert set(index.locate(key(number))) == {
             place for place, numbers in model.items() if number in numbers
         }
+    located = index.locate_many(FINGERPRINT, 0, b"", chain_of(*range(21)))
+    assert located == [index.locate(key(number)) for number in range(21)]
+    some = index.prefix(FINGERPRINT, 0, b"", chain_of(*chain), nodes=["n1", "nobody"])
+    assert some.nodes == {"n1": lengths.nodes["n1"]}
+    assert some.tiers == {place: n for place, n in lengths.tiers.items() if place.node == "n1"}

@@ -141,5 +141,69 @@ def test_nothing_of_a_forgotten_node_is_left(index: BlockIndex) -> None:
 
     assert index.nodes() == ["two"]
     assert index.blocks("one", "cpu0") == set()
-    assert index.locate(key(1)) == [("two", "cpu0")]
+    assert index.locate(key(1)) == (("two", "cpu0"),)
     assert index.quality("one") is Quality.UNKNOWN
+
+
+def test_late_messages_do_not_bring_a_forgotten_node_back(index: BlockIndex) -> None:
+    """What was still in a queue, a whole new snapshot even, changes nothing after removal."""
+    script = Script("one")
+    apply(index, *script.start(stored(1)))
+    late = [script.batch(stored(2)), *script.start(stored(3)), source_said("one", LIVE)]
+
+    index.forget("one")
+    apply(index, *late)
+
+    assert index.nodes() == []
+    assert index.locate(key(2)) == index.locate(key(3)) == ()
+    assert index.bad_events == 0
+
+
+def test_a_node_that_is_welcome_again_begins_with_a_reset(index: BlockIndex) -> None:
+    """The rest of its old stream is no beginning; its next snapshot is."""
+    script = Script("one")
+    apply(index, *script.start(stored(1)))
+    index.forget("one")
+
+    index.welcome("one")
+    apply(index, script.batch(stored(2)), script.page(stored(4)))
+
+    assert index.locate(key(2)) == index.locate(key(4)) == ()
+    assert index.quality("one") is Quality.UNKNOWN
+    apply(index, *script.start(stored(3)))
+    assert index.blocks("one", "cpu0") == keys(3)
+    assert index.quality("one") is Quality.EXACT
+
+
+def test_the_room_of_what_was_dropped_comes_back_with_the_next_messages(
+    index: BlockIndex,
+) -> None:
+    """Nothing is walked when a node goes; signs of life of another sweep its blocks out."""
+    gone, stays = Script("gone"), Script("stays")
+    apply(index, *gone.start(stored(*range(20_000))), *stays.start(stored(*range(100))))
+
+    index.forget("gone")
+
+    (table,) = index._spaces.values()
+    assert table.entries == 20_000
+    for _ in range(20):
+        apply(index, stays.progress())
+    assert table.entries == 100
+    assert index.blocks("stays", "cpu0") == keys(*range(100))
+
+
+def test_a_scope_that_nobody_uses_any_more_leaves_nothing(index: BlockIndex) -> None:
+    """A hundred tenants come and go, by removals, by clears and with their node."""
+    script = Script("node")
+    apply(index, *script.start())
+
+    for number in range(100):
+        scope = bytes([number])
+        apply(index, script.batch(stored(1, 2, scope=scope)))
+        if number % 2:
+            apply(index, script.batch(removed(1, 2, scope=scope)))
+        else:
+            apply(index, script.batch(cleared()), script.progress())
+
+    assert index._spaces == index._unswept == {}
+    assert index._sources["node"].view.holders["cpu0"].spaces == set()

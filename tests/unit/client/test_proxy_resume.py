@@ -1,0 +1,144 @@
+"""A merged stream that goes on where another one ended, and one that waits for its primary."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from kvtier.client import NodeClient, Quality, TieringProxy
+from kvtier.v1.block_pb2 import Position
+from kvtier.v1.event_service_pb2 import NodePosition, WatchEventsRequest, WatchEventsResponse
+
+from .fakes import FakeNode
+from .indexing import keys
+from .messages import Script, removed, stored
+from .proxying import LIVE, events, quick, real, serving, settle, state_told, states
+
+EPOCH = 7
+
+
+class Log:
+    """A node that held block 1, then stored 2 and removed 1, and resumes anywhere in that."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.node = FakeNode()
+        self.node.on("WatchEvents", self._stream)
+
+    async def _stream(self, request: WatchEventsRequest) -> AsyncIterator[WatchEventsResponse]:
+        positions = {each.node_id: each.position.sequence for each in request.positions}
+        for message in self._from(positions.get(self.name)):
+            yield message
+        await asyncio.Event().wait()
+
+    def _from(self, sequence: int | None) -> list[WatchEventsResponse]:
+        if sequence is None:
+            return Script(self.name, EPOCH, through=2).start(stored(2))
+        script = Script(self.name, EPOCH, through=0)
+        batches = [script.batch(stored(2)), script.batch(removed(1))][sequence:]
+        held = Script(self.name, EPOCH, through=sequence)
+        return [held.synced(2 if sequence == 1 else 1), held.namespace(), *batches]
+
+
+@asynccontextmanager
+async def resumed(positions: Sequence[NodePosition]) -> AsyncIterator[TieringProxy]:
+    async with AsyncExitStack() as stack:
+        clients = []
+        for log in (Log("p"), Log("s")):
+            await stack.enter_async_context(log.node)
+            clients.append(await stack.enter_async_context(NodeClient(log.node.endpoint)))
+        proxy = TieringProxy(clients[0], clients[1:], positions=positions, watch=quick)
+        yield await stack.enter_async_context(proxy)
+
+
+def at(**sequences: int) -> list[NodePosition]:
+    return [
+        NodePosition(node_id=node_id, position=Position(epoch=EPOCH, sequence=sequence))
+        for node_id, sequence in sequences.items()
+    ]
+
+
+def told(messages: Sequence[WatchEventsResponse], node_id: str) -> list[tuple[str | None, int]]:
+    return [
+        (message.WhichOneof("kind"), message.through)
+        for message in real(messages)
+        if message.node_id == node_id and message.WhichOneof("kind") != "namespace"
+    ]
+
+
+async def test_a_merged_stream_goes_on_where_the_positions_say() -> None:
+    """Each source goes on behind its own position; nothing comes again and nothing is missing."""
+    async with resumed(at(p=1, s=0)) as proxy:
+        found = await events(proxy, 7)
+
+        assert told(found, "p") == [("synced", 1), ("batches", 2)]
+        assert told(found, "s") == [("synced", 0), ("batches", 1), ("batches", 2)]
+        assert {p.node_id: p.position.sequence for p in proxy.positions} == {"p": 2, "s": 2}
+        assert {node for node, _ in states(found)} <= {"", "p", "s"}
+
+
+async def test_the_mirror_of_a_resumed_secondary_is_whole_all_the_same() -> None:
+    """It begins with a snapshot of its own, of which the reader sees nothing."""
+    async with resumed(at(p=2, s=2)) as proxy:
+        await settle(lambda: proxy.mirror.quality("s") is Quality.EXACT)
+        found = await events(proxy, 4)
+
+        assert proxy.mirror.blocks("s", "cpu0") == keys(2)
+        assert told(found, "s") == [("synced", 2)]
+        assert proxy.mirror.bad_events == 0
+
+
+async def test_a_source_without_a_position_starts_over() -> None:
+    """Only the source that is named goes on; the other one brings a reset and a snapshot."""
+    async with resumed(at(p=2)) as proxy:
+        found = await events(proxy, 6)
+
+        assert told(found, "p") == [("synced", 2)]
+        assert [kind for kind, _ in told(found, "s")] == ["reset", "snapshot", "synced"]
+
+
+async def test_nothing_of_the_secondaries_comes_before_a_required_primary_is_live() -> None:
+    """They wait, and nothing of theirs is lost; once the primary is in sync they follow it."""
+    async with serving("p", "s1", require_primary=True) as (proxy, (primary, secondary)):
+        secondary.say(*secondary.script.start(stored(1)))
+        await settle(lambda: proxy.mirror.quality("s1") is Quality.EXACT)
+        early = proxy.take_events()
+        primary.say(*primary.script.start())
+        found = early + await state_told(proxy, "s1", LIVE)
+
+    assert {message.node_id for message in early} <= {"", "p"}
+    order = [message.node_id for message in real(found)]
+    assert order == ["p"] * 4 + ["s1"] * 4
+
+
+async def test_watching_with_a_required_primary_waits_without_spinning() -> None:
+    """A round that may bring nothing is not begun again and again while the secondary waits."""
+    async with serving("p", "s1", require_primary=True) as (proxy, (primary, secondary)):
+        secondary.say(*secondary.script.start(stored(1)))
+        await settle(lambda: proxy.mirror.quality("s1") is Quality.EXACT)
+        seen: list[str] = []
+
+        async def read() -> None:
+            async for message in proxy.watch():
+                seen.append(message.node_id)  # noqa: PERF401 - the stream has no end
+
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(0.05)
+        before = list(seen)
+        primary.say(*primary.script.start())
+        await settle(lambda: seen.count("s1") >= 4)
+        reading.cancel()
+
+    assert "s1" not in before
+    assert seen.index("s1") > seen.index("p")
+
+
+async def test_what_is_known_of_each_source_can_be_asked() -> None:
+    """Endpoint, node and state of the primary and of each secondary, in order."""
+    async with serving("p", "s1") as (proxy, sources):
+        sources[0].say(*sources[0].script.start())
+        await settle(lambda: proxy.sources[0].state == LIVE)
+
+        first, second = proxy.sources
+
+    assert (first.endpoint, first.node_id) == (sources[0].node.endpoint, "p")
+    assert (second.node_id, second.state) != ("s1", LIVE)
