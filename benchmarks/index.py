@@ -5,8 +5,9 @@ Usage: python benchmarks/index.py [BLOCKS [NODES]]
 Every node holds the same two chains of 1,000 blocks and its share of other blocks, in one tier or
 scattered at random over two; BLOCKS is the sum over nodes and tiers. A query is about one of the
 chains, with keys whose hash Python has not computed yet, over all nodes and over one. The floor is
-1,000 lookups in one plain dict of the same hashes. Then one node is removed, then half of the others;
-sweep is the longest that a message took afterwards. Times are CPU times, of queries the median.
+1,000 lookups in one plain dict of the same hashes. Then one node is removed, then half of the
+others; sweep is the longest that a message took afterwards. Times are CPU times, of queries the
+median.
 """
 
 import random

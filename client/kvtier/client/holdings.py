@@ -1,7 +1,6 @@
 """Who holds which blocks, for the blocks of one namespace, group and scope."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -42,8 +41,7 @@ class Holdings:
         self._clean = Memo(int)
         self._shared: dict[int, int] = {}
         self._memos: dict[Holder, tuple[Memo, Memo]] = {}
-        self._widest = 1
-        self._unions = Memo(int)
+        self._shifts: list[int] = []
 
     @property
     def entries(self) -> int:
@@ -125,22 +123,25 @@ class Holdings:
             builds: Whom to ask about.
         """
         owners = {bit: holder for holder, bit in self._bits.items() if holder.build in builds}
-        fields = {1 << field * _FIELD: build for build, field in self._fields.items()}
+        fields = {
+            1 << field * _FIELD: build for build, field in self._fields.items() if build in builds
+        }
         wanted = sum(owners)
-        unions = self._unions
-        tiers, nodes = _Reach(wanted, owners), _Reach(unions[wanted], fields)
-        # A mask that came before changes nothing, and along a chain few masks are new.
-        seen: set[int] = set()
+        tiers, nodes = _Reach(wanted, owners), _Reach(sum(fields), fields)
+        last = 0
         for first in range(0, len(hashes), _STRIDE):
             masks = self._table.get_many(hashes[first : first + _STRIDE])
             for length, mask in enumerate(masks, first):
-                if mask in seen:
+                # Equal masks are one object, and follow on one another along a chain.
+                if mask is last and length:
                     continue
-                seen.add(mask)
+                last = mask
                 here = mask & wanted
                 if tiers.alive & here != tiers.alive:
                     tiers.narrow(here, length)
-                here = unions[here]
+                # The lowest bit of a field now says whether any tier of that build has the block.
+                for shift in self._shifts:
+                    here |= here >> shift
                 if nodes.alive & here != nodes.alive:
                     nodes.narrow(here, length)
             if not nodes.alive:
@@ -193,9 +194,8 @@ class Holdings:
             self._sweep_on()
         free = ~self._bits_in(field)
         place = (free & -free).bit_length() - 1
-        if place >= self._widest:
-            self._widest = place + 1
-            self._unions = Memo(partial(_union, self._widest))
+        while place >= 1 << len(self._shifts):
+            self._shifts.append(1 << len(self._shifts))
         bit = 1 << field * _FIELD + place
         self._bits[holder] = bit
         self._counts[holder] = 0
@@ -209,21 +209,6 @@ class Holdings:
 
 def _count(masks: Iterable[int], bit: int) -> int:
     return sum(1 for mask in masks if mask & bit)
-
-
-@lru_cache(maxsize=64)
-def _lowest_bits(fields: int) -> int:
-    return sum(1 << field * _FIELD for field in range(fields))
-
-
-def _union(widest: int, mask: int) -> int:
-    """Return the lowest bit of each field in which a mask has any, of so many bits at most."""
-    fields = -(-mask.bit_length() // _FIELD)
-    shift = 1
-    while shift < widest:
-        mask |= mask >> shift
-        shift *= 2
-    return mask & _lowest_bits(fields)
 
 
 class _Reach(Generic[T]):
