@@ -17,14 +17,18 @@ import pytest
 
 from kvtier.cli.main import main
 from kvtier.cli.nodes import RunningNode, running_node
+from tests.contract.conftest import serve
+
+__all__ = ["serve"]
 
 MIB = 1 << 20
 NODE = {
     "node_id": "node-a",
     "drain_timeout": 0,
     "tiers": [
-        {"name": "gpu0", "medium": "gpu", "capacity": MIB, "device": "emulated"},
-        {"name": "cpu0", "medium": "cpu", "capacity": 4 * MIB},
+        # With a slot size of their own the tiers do not care which test comes first.
+        {"name": "gpu0", "medium": "gpu", "capacity": MIB, "device": "emulated", "slot_bytes": 64},
+        {"name": "cpu0", "medium": "cpu", "capacity": 4 * MIB, "slot_bytes": 64},
     ],
 }
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("KVTIER_")}

@@ -16,6 +16,7 @@ QUESTIONS = {
     "describe block": ["describe", "block", HASH, "-n", "x"],
     "lookup": ["lookup", HASH, "-n", "x"],
     "watch": ["watch"],
+    "check": ["check"],
     "load": ["load", HASH, "-n", "x"],
     "delete": ["delete", HASH, "-n", "x", "--yes"],
     "clear": ["clear", "--tier", "cpu0", "--yes"],
@@ -30,6 +31,9 @@ MISSING = {
     "an unknown block to delete": ["delete", HASH, "-n", "known", "--yes"],
     "an unknown tier to clear": ["clear", "--tier", "nope", "--yes"],
     "an unknown tier to watch": ["watch", "--tier", "nope"],
+    "an unknown namespace to watch": ["watch", "-n", "nope"],
+    "an unknown tier to check": ["check", "--tier", "nope"],
+    "an unknown namespace to check": ["check", "-n", "nope"],
     "an unknown namespace to put into": ["put", "-", "-n", "nope"],
 }
 

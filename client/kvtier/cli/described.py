@@ -16,7 +16,7 @@ class Described:
     """
 
     def __init__(self) -> None:
-        self._namespaces: dict[bytes, tuple[str, int]] = {}
+        self._namespaces: dict[bytes, Namespace] = {}
 
     def note(self, node_id: str, description: Namespace) -> None:
         """Take in a description.
@@ -26,12 +26,25 @@ class Described:
         """
         width = description.hash_width
         if not MIN_HASH_WIDTH <= width <= MAX_HASH_WIDTH:
-            _broken(node_id, f"namespace {description.name[:40]!r} has hashes of {width} bytes")
-        self._namespaces[fingerprint(description)] = description.name, width
+            broken(node_id, f"namespace {description.name[:40]!r} has hashes of {width} bytes")
+        self._namespaces[fingerprint(description)] = description
 
     def name(self, namespace: bytes) -> str:
         """Return the name of a namespace by its fingerprint; empty when it was not described."""
-        return self._namespaces.get(namespace, ("", 0))[0]
+        known = self._namespaces.get(namespace)
+        return known.name if known is not None else ""
+
+    def sizes(self, node_id: str, namespace: bytes) -> tuple[int, int]:
+        """Return the bytes of a namespace's hashes, and the tokens of its blocks.
+
+        Raises:
+            CommandError: When the namespace was not described.
+        """
+        if namespace not in self._namespaces:
+            known = namespace.hex()[:16] or "without a fingerprint"
+            broken(node_id, f"an event came before its namespace {known} was described")
+        description = self._namespaces[namespace]
+        return description.hash_width, description.tokens_per_block
 
     def split(self, node_id: str, namespace: bytes, packed: bytes) -> tuple[bytes, ...]:
         """Return the hashes that an event carries one after the other.
@@ -45,9 +58,9 @@ class Described:
             CommandError: When the namespace was not described, or the hashes are not of its width.
         """
         try:
-            return split_hashes(packed, self._width(node_id, namespace))
+            return split_hashes(packed, self.sizes(node_id, namespace)[0])
         except ValueError as error:
-            _broken(node_id, str(error))
+            broken(node_id, str(error))
 
     def count(self, node_id: str, event: BlockStored | BlockRemoved) -> int:
         """Return the number of blocks that an event is about.
@@ -55,21 +68,20 @@ class Described:
         Raises:
             CommandError: When the namespace was not described, or the hashes are not of its width.
         """
-        width = self._width(node_id, event.namespace)
+        width, _ = self.sizes(node_id, event.namespace)
         blocks, rest = divmod(len(event.block_hashes), width)
         if rest:
             what = f"{len(event.block_hashes)} bytes of hashes are no multiple of the width {width}"
-            _broken(node_id, what)
+            broken(node_id, what)
         return blocks
 
-    def _width(self, node_id: str, namespace: bytes) -> int:
-        if namespace not in self._namespaces:
-            known = namespace.hex()[:16] or "without a fingerprint"
-            _broken(node_id, f"an event came before its namespace {known} was described")
-        return self._namespaces[namespace][1]
 
+def broken(node_id: str, problem: str) -> NoReturn:
+    """Refuse a stream that breaks its grammar.
 
-def _broken(node_id: str, problem: str) -> NoReturn:
+    Raises:
+        CommandError: Always; it names the node.
+    """
     what = f"its event stream cannot be read: {problem}"
     todo = "compare its version, in kvtier get nodes, with that of kvtier version"
     raise CommandError(node_id or "a node without an id", what, todo) from None

@@ -1,15 +1,19 @@
-"""A follower: what nodes hold and what happened there, known from their events alone."""
+"""Following nodes: what they hold and what happened there, known from their events alone."""
 
 import asyncio
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple, Protocol
 
+from kvtier.cli.arrival import Arrival
 from kvtier.cli.described import Described
+from kvtier.cli.difference import Blocks
 from kvtier.cli.exit import CommandError
-from kvtier.client import BlockIndex
+from kvtier.cli.journal import Journal
+from kvtier.client import BlockIndex, NodeClient, Watch
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
-
-_PATIENCE = 30.0
+from kvtier.wire.errors import KvtierError
 
 
 class TierKey(NamedTuple):
@@ -19,10 +23,30 @@ class TierKey(NamedTuple):
     tier: str
 
 
+class View(Protocol):
+    """What events say that nodes hold.
+
+    Attributes:
+        arrival: How far the sources have come.
+        journal: What is told, while somebody records it.
+    """
+
+    arrival: Arrival
+    journal: Journal
+
+    def apply(self, message: WatchEventsResponse) -> None:
+        """Take the next message of a source."""
+
+    def blocks(self, node_id: str, tier: str) -> Blocks:
+        """Return what a tier holds."""
+
+
 class Follower:
     """Folds messages into an index, and counts what was stored and removed since it was in sync.
 
     Attributes:
+        arrival: How far the sources have come.
+        journal: What is told, while somebody records it.
         index: Who holds what.
         stored: Blocks stored, by tier.
         removed: Blocks removed, by tier; clears are not counted.
@@ -33,15 +57,14 @@ class Follower:
     """
 
     def __init__(self) -> None:
+        self.arrival = Arrival()
         self.index = BlockIndex()
         self.stored: Counter[TierKey] = Counter()
         self.removed: Counter[TierKey] = Counter()
         self.highest: Counter[TierKey] = Counter()
         self.gaps = 0
         self._described = Described()
-        self._synced: set[str] = set()
-        self._moved = asyncio.Event()
-        self._failure: Exception | None = None
+        self.journal = Journal(self._described)
 
     def apply(self, message: WatchEventsResponse) -> None:
         """Take the next message of a source.
@@ -55,49 +78,22 @@ class Follower:
                 self._count(message)
             case "namespace":
                 self._described.note(message.node_id, message.namespace)
-            case "reset" if message.node_id in self._synced:
-                self._synced.remove(message.node_id)
+            case "reset" if self.arrival.synced(message.node_id):
                 self.gaps += 1
-            case "synced":
-                self._synced.add(message.node_id)
-        self._moved.set()
+        self.journal.note(message)
+        self.arrival.note(message)
 
-    def fail(self, error: Exception) -> None:
-        """Take note that no more messages will come, and why."""
-        self._failure = error
-        self._moved.set()
-
-    async def reach(self, node_id: str, sequence: int = 0) -> None:
-        """Wait until a source is in sync and has come to a sequence of its log.
-
-        Raises:
-            CommandError: When it does not get there.
-            Exception: What `fail` was told.
-        """
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                while not self._reached(node_id, sequence):
-                    if self._failure is not None:
-                        raise self._failure
-                    self._moved.clear()
-                    await self._moved.wait()
-        except TimeoutError:
-            what = f"its events did not come to position {sequence} within {_PATIENCE:g} s"
-            raise CommandError(node_id, what) from None
+    def blocks(self, node_id: str, tier: str) -> Blocks:
+        """Return what a tier holds."""
+        return dict.fromkeys(self.index.blocks(node_id, tier))
 
     def resident(self, key: TierKey) -> int:
         """Return how many blocks a tier holds."""
         return self.index.count(key.node_id, key.tier)
 
-    def _reached(self, node_id: str, sequence: int) -> bool:
-        if node_id not in self._synced:
-            return False
-        position = self.index.position(node_id)
-        return position is not None and position.sequence >= sequence
-
     def _count(self, message: WatchEventsResponse) -> None:
         node_id = message.node_id
-        if node_id not in self._synced:
+        if not self.arrival.synced(node_id):
             return
         for batch in message.batches.batches:
             for removed in batch.removed:
@@ -108,3 +104,38 @@ class Follower:
                 key = TierKey(node_id, stored.tier)
                 self.stored[key] += self._described.count(node_id, stored)
                 self.highest[key] = max(self.highest[key], self.stored[key] - self.removed[key])
+
+
+@asynccontextmanager
+async def following(
+    client: NodeClient,
+    view: View,
+    *,
+    tiers: Sequence[str] = (),
+    namespaces: Sequence[bytes] = (),
+) -> AsyncIterator[None]:
+    """Feed a view with a node's events, from when it is in sync until the end of the block.
+
+    Args:
+        client: The node's client.
+        view: What takes the messages.
+        tiers: Names of tiers to see; none means all.
+        namespaces: Fingerprints to see; none means all.
+    """
+
+    async def pump() -> None:
+        try:
+            async with Watch(client, tiers=tiers, namespaces=namespaces) as watch:
+                async for message in watch:
+                    view.apply(message)
+        except (CommandError, KvtierError) as error:
+            view.arrival.fail(error)
+
+    task = asyncio.create_task(pump())
+    try:
+        await view.arrival.reach((await client.get_node()).node_id)
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

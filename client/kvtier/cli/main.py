@@ -15,6 +15,7 @@ _ENTRIES = {
     "describe": Entry("describe", "Tell everything about one block.", _LOOK),
     "lookup": Entry("lookup", "Tell how long a prefix of a chain each tier holds.", _LOOK),
     "watch": Entry("watch", "Follow the events of nodes.", _LOOK),
+    "check": Entry("check", "Compare what events tell with what nodes list.", _LOOK),
     "put": Entry("put", "Store a file as a chain of blocks.", _CHANGE),
     "load": Entry("load", "Read blocks into a file or stdout.", _CHANGE),
     "delete": Entry("delete", "Remove blocks.", _CHANGE),

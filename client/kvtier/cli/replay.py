@@ -1,22 +1,20 @@
 """Replaying a trace against one tier, and counting what its events tell."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
 from kvtier.cli.exit import CommandError
-from kvtier.cli.follow import Follower, TierKey
+from kvtier.cli.follow import Follower, TierKey, following
 from kvtier.cli.hashing import HASH_WIDTH, block_hash, payload
 from kvtier.cli.trace import TOKENS_PER_BLOCK, Request
 from kvtier.cli.verify import compare
-from kvtier.client import NodeClient, Watch
+from kvtier.client import NodeClient
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.result_pb2 import StoreOutcome, WriteResult
-from kvtier.wire.errors import KvtierError
 
 
 class Target(NamedTuple):
@@ -70,29 +68,6 @@ def replay_namespace(block_bytes: int) -> Namespace:
     )
 
 
-@asynccontextmanager
-async def following(client: NodeClient) -> AsyncIterator[Follower]:
-    """Follow a node, from when the view is in sync until the end of the block."""
-    follower = Follower()
-    task = asyncio.create_task(_pump(client, follower))
-    try:
-        await follower.reach((await client.get_node()).node_id)
-        yield follower
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def _pump(client: NodeClient, follower: Follower) -> None:
-    try:
-        async with Watch(client) as watch:
-            async for message in watch:
-                follower.apply(message)
-    except (CommandError, KvtierError) as error:
-        follower.fail(error)
-
-
 async def replay(
     client: NodeClient,
     target: Target,
@@ -114,11 +89,12 @@ async def replay(
         CommandError: When a store was not carried out in full, or events were missed.
         KvtierError: When a call fails.
     """
-    async with following(client) as follower:
+    follower = Follower()
+    async with following(client, follower):
         node_id = (await client.get_node()).node_id
         start = perf_counter()
         sums = await _serve_all(client, target, requests, advance)
-        await follower.reach(node_id, (await client.get_node()).head.sequence)
+        await follower.arrival.reach(node_id, (await client.get_node()).head)
         elapsed = perf_counter() - start
         comparison = await compare(client, follower)
         if follower.gaps:

@@ -10,6 +10,7 @@ from kvtier.cli.demo.rounds import Rounds
 from kvtier.cli.exit import CommandError
 from kvtier.cli.follow import Follower, TierKey
 from kvtier.cli.replay import replay_namespace
+from kvtier.v1.block_pb2 import Position
 from kvtier.v1.event_service_pb2 import (
     BlockRemoved,
     BlockStored,
@@ -130,7 +131,7 @@ async def test_waiting_ends_when_the_position_is_reached() -> None:
     log = Log()
     follower = _follower(*log.start(), log.batch(stored=(0,)))
 
-    waiting = asyncio.create_task(follower.reach("primary", 2))
+    waiting = asyncio.create_task(follower.arrival.reach("primary", Position(epoch=1, sequence=2)))
     await asyncio.sleep(0)
     before = waiting.done()
     follower.apply(log.batch(stored=(1,)))
@@ -143,9 +144,9 @@ async def test_waiting_ends_with_the_streams_failure() -> None:
     """A stream that fails for good is told to whoever waits for it."""
     follower = Follower()
 
-    waiting = asyncio.create_task(follower.reach("primary"))
+    waiting = asyncio.create_task(follower.arrival.reach("primary"))
     await asyncio.sleep(0)
-    follower.fail(RuntimeError("refused"))
+    follower.arrival.fail(RuntimeError("refused"))
 
     with pytest.raises(RuntimeError, match="refused"):
         await waiting
@@ -153,10 +154,10 @@ async def test_waiting_ends_with_the_streams_failure() -> None:
 
 async def test_waiting_for_what_does_not_come_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A position that no event brings is an error after a while."""
-    monkeypatch.setattr("kvtier.cli.follow._PATIENCE", 0.01)
+    monkeypatch.setattr("kvtier.cli.arrival._PATIENCE", 0.01)
 
     with pytest.raises(CommandError, match="position 7"):
-        await _follower(*Log().start()).reach("primary", 7)
+        await _follower(*Log().start()).arrival.reach("primary", Position(epoch=1, sequence=7))
 
 
 def _rounds(*rounds: list[WatchEventsResponse]) -> Rounds:

@@ -19,6 +19,8 @@ from kvtier.v1.event_service_pb2 import (
     Reset,
     ResetReason,
     SnapshotPage,
+    SourceState,
+    State,
     Synced,
     TierCleared,
     WatchEventsResponse,
@@ -101,7 +103,7 @@ def test_a_batch_is_told_clears_first_then_removals_then_stores(reader: EventRea
         cleared=[TierCleared(tier="cpu0")],
     )
 
-    records = list(reader.read(_message(batches=EventBatches(batches=[batch]))))
+    (records,) = reader.read(_message(batches=EventBatches(batches=[batch])))
 
     assert [record["event"] for record in records] == ["cleared", "removed", "stored"]
     assert [record["sequence"] for record in records] == [2, 2, 2]
@@ -116,7 +118,7 @@ def test_blocks_of_a_snapshot_have_no_sequence(reader: EventReader) -> None:
     """What a tier holds is told apart from what just happened."""
     stored = BlockStored(tier="cpu0", namespace=FINGERPRINT, block_hashes=A, start_positions=[0])
 
-    (record,) = reader.read(_message(snapshot=SnapshotPage(stored=[stored])))
+    ((record,),) = reader.read(_message(snapshot=SnapshotPage(stored=[stored])))
 
     assert record["event"] == "stored"
     assert record["sequence"] is None
@@ -124,8 +126,8 @@ def test_blocks_of_a_snapshot_have_no_sequence(reader: EventReader) -> None:
 
 def test_resets_and_syncs_are_told_and_signs_of_life_are_not(reader: EventReader) -> None:
     """A follower hears of every new start; progress alone is no news."""
-    reset = list(reader.read(_message(reset=Reset(reason=ResetReason.RESET_REASON_LAGGED))))
-    synced = list(reader.read(_message(synced=Synced(blocks=7))))
+    (reset,) = reader.read(_message(reset=Reset(reason=ResetReason.RESET_REASON_LAGGED)))
+    (synced,) = reader.read(_message(synced=Synced(blocks=7)))
     progress = list(reader.read(_message(progress=Progress(head=2))))
 
     assert [(r["event"], r["reason"]) for r in reset] == [("reset", "RESET_REASON_LAGGED")]
@@ -143,4 +145,59 @@ def test_every_kind_of_message_can_be_read(reader: EventReader) -> None:
 
         records = list(reader.read(message))
 
-        assert all(json.dumps(record) for record in records)
+        assert all(json.dumps(record) for group in records for record in group)
+
+
+def _stored(block_hash: bytes) -> BlockStored:
+    return BlockStored(
+        tier="cpu0", namespace=FINGERPRINT, block_hashes=block_hash, start_positions=[0]
+    )
+
+
+def _two_batches() -> WatchEventsResponse:
+    removed = BlockRemoved(tier="cpu0", namespace=FINGERPRINT, block_hashes=A)
+    batches = [
+        EventBatch(sequence=2, removed=[removed], stored=[_stored(B)]),
+        EventBatch(sequence=4, stored=[_stored(A)]),
+    ]
+    batched = _message(batches=EventBatches(batches=batches))
+    batched.through = 5
+    return batched
+
+
+def test_every_position_is_one_from_which_nothing_is_missed(reader: EventReader) -> None:
+    """Within a batch the position is the one before it; its last record has the batch's own."""
+    list(reader.read(_message(synced=Synced())))
+
+    first, second = reader.read(_two_batches())
+
+    assert [record["position"] for record in first] == [f"{5:016x}:1", f"{5:016x}:2"]
+    assert [record["position"] for record in second] == [f"{5:016x}:4"]
+
+
+def test_what_is_not_complete_has_no_position(reader: EventReader) -> None:
+    """From a reset to the synced after it there is nothing to resume."""
+    snapshot = SnapshotPage(stored=[_stored(A)])
+    messages = [
+        _message(synced=Synced()),
+        _message(reset=Reset()),
+        _message(namespace=NAMESPACE),
+        _message(snapshot=snapshot),
+        _two_batches(),
+        _message(synced=Synced(blocks=1)),
+    ]
+
+    records = [r for message in messages for group in reader.read(message) for r in group]
+
+    assert [record["position"] is not None for record in records] == [True, *6 * [False], True]
+
+
+def test_a_resumed_stream_has_a_position_from_the_start() -> None:
+    """Until the node answers, the position is the one that was asked for."""
+    connecting = _message(state=State(source=SourceState.SOURCE_STATE_CONNECTING))
+
+    ((resumed,),) = EventReader(["n"]).read(connecting)
+    ((other,),) = EventReader().read(connecting)
+
+    assert resumed["position"] == f"{5:016x}:2"
+    assert other["position"] is None

@@ -39,7 +39,8 @@ class Rounds:
         events = []
         for message in messages:
             self.follower.apply(message)
-            events += [r for r in self._reader.read(message) if r["event"] in BLOCK_EVENTS]
+            told = (record for group in self._reader.read(message) for record in group)
+            events += [record for record in told if record["event"] in BLOCK_EVENTS]
         # A source's first message may come before its node's id is known.
         sources = [message.node_id for message in messages if message.node_id]
         own = sources.count(self._primary)

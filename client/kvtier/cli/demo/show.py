@@ -64,7 +64,7 @@ async def show(plan: Plan, source: str, tell: Tell) -> Outcome:
         stage = _Stage(plan, proxy, driver, Rounds(PRIMARY))
         async with stage.taking():
             for node_id in clients:
-                await stage.rounds.follower.reach(node_id)
+                await stage.rounds.follower.arrival.reach(node_id)
         async for step in stage.replay():
             tell(screen.progress(step))
         async with stage.taking():

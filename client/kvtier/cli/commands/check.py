@@ -1,0 +1,175 @@
+"""`kvtier check`."""
+
+import asyncio
+from typing import Any, NamedTuple
+
+import click
+
+from kvtier.cli.connect import connected, find_namespace, raise_first
+from kvtier.cli.exit import CommandError, ExitCode
+from kvtier.cli.follow import following
+from kvtier.cli.ledger import Ledger
+from kvtier.cli.observe import Wanted
+from kvtier.cli.options import Settings, common_options, pass_settings
+from kvtier.cli.output import Column, Printer, Record, printing
+from kvtier.cli.output.table import table_lines
+from kvtier.cli.run import run
+from kvtier.cli.verdict import Verdict
+from kvtier.cli.verify import compare
+from kvtier.client import NodeClient
+
+_PAUSE = 1.0
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _other(record: Record) -> str:
+    counted = record["unlike"] is not None
+    return _number(record["unlike"] + record["contradictions"] if counted else None)
+
+
+def _said(facts: Record | None) -> str:
+    if facts is None:
+        return ""
+    parent = facts["parent_block_hash"][:12]
+    adapter = f" adapter {facts['adapter_name']}" if facts["adapter_name"] else ""
+    return f"at {facts['start_position']}{f' after {parent}' if parent else ''}{adapter}"
+
+
+_COLUMNS = (
+    Column("NODE", lambda r: r["node_id"]),
+    Column("TIER", lambda r: r["tier"]),
+    Column("VERDICT", lambda r: r["verdict"]),
+    Column("EVENTS", lambda r: _number(r["events"]), right=True),
+    Column("LISTING", lambda r: _number(r["listing"]), right=True),
+    Column("ONLY EVENTS", lambda r: _number(r["only_in_events"]), right=True),
+    Column("ONLY LISTING", lambda r: _number(r["only_in_listing"]), right=True),
+    Column("OTHER", _other, right=True),
+    Column("ROUNDS", lambda r: str(r["rounds"]), right=True),
+    Column("POSITION", lambda r: r["position"] or ""),
+)
+_EXAMPLES = (
+    Column("NODE", lambda r: r["node_id"]),
+    Column("TIER", lambda r: r["tier"]),
+    Column("DIFFERENCE", lambda r: r["difference"]),
+    Column("NAMESPACE", lambda r: r["namespace_name"]),
+    Column("EVENTS SAY", lambda r: _said(r["by_events"])),
+    Column("LISTING SAYS", lambda r: _said(r["by_listing"])),
+    Column("HASH", lambda r: r["block_hash"]),
+)
+
+
+class _Options(NamedTuple):
+    tiers: tuple[str, ...]
+    namespace: str | None
+    examples: int
+    seconds: float | None
+
+
+@click.command()
+@click.option("--tier", "tiers", multiple=True, help="Only this tier; may be repeated.")
+@click.option("-n", "--namespace", help="Only this namespace, by name.")
+@click.option(
+    "--examples",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="Show at most so many differing blocks of a tier.",
+)
+@click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Go on checking for this time, once a second; once only by default.",
+)
+@common_options
+@pass_settings
+def command(settings: Settings, /, **options: Any) -> None:
+    """Compare what events tell with what nodes list.
+
+    Follows a node's events while it lists the node's blocks; the node may be at work meanwhile. A
+    block that no event touched during the listing must be in both or in neither. One that was
+    touched, and differs, is looked up again until it rests. Parents, positions and adapters are
+    compared too. And no event may store a block that is there, or remove one that is not.
+
+    VERDICT is equal, differs, busy or silent. EVENTS and LISTING count blocks, at slightly
+    different moments when the node is at work. OTHER counts blocks that the two describe
+    differently, and events that cannot be true.
+
+    The exit code is 0 when every tier is equal, 6 when one differs, and 1 when it cannot be told,
+    because a tier is too busy or keeps no events.
+    """
+    run(_check(settings, _Options(**options)))
+
+
+async def _check(settings: Settings, options: _Options) -> None:
+    with printing(settings, _COLUMNS) as printer:
+        checks = [_Check(endpoint, settings, options, printer) for endpoint in settings.endpoints]
+        await asyncio.gather(*(check.run() for check in checks))
+        examples = [each for check in checks for each in check.examples]
+        if examples and settings.output == "table":
+            lines = table_lines(_EXAMPLES, examples, titles=settings.headers)
+            click.echo("\n".join(["", *lines]))
+        errors = [error for check in checks for error in check.errors]
+        errors.sort(key=lambda error: error.code is not ExitCode.DIFFERENCE)
+        raise_first(errors)
+
+
+class _Check:
+    """Checks one node.
+
+    Attributes:
+        examples: The differing blocks to be shown.
+        errors: Why the node cannot be said to be in order, if so.
+    """
+
+    def __init__(
+        self, endpoint: str, settings: Settings, options: _Options, printer: Printer
+    ) -> None:
+        self.examples: list[Record] = []
+        self.errors: list[CommandError] = []
+        self._endpoint = endpoint
+        self._settings = settings
+        self._options = options
+        self._printer = printer
+
+    async def run(self) -> None:
+        """Check as long as was asked for, or until something differs."""
+        try:
+            async with connected(self._endpoint, self._settings) as client:
+                await self._check(client)
+        except CommandError as error:
+            self.errors.append(error)
+
+    async def _check(self, client: NodeClient) -> None:
+        wanted = await self._wanted(client)
+        ledger = Ledger((await client.get_node()).node_id)
+        clock = asyncio.get_running_loop().time
+        end = clock() + (self._options.seconds or 0.0)
+        namespaces = [wanted.namespace] if wanted.namespace else []
+        async with following(client, ledger, tiers=wanted.tiers, namespaces=namespaces):
+            while True:
+                verdict = Verdict(self._endpoint, await compare(client, ledger, wanted), ledger)
+                self._take(verdict)
+                left = end - clock()
+                if left <= 0 or verdict.differs:
+                    return
+                await asyncio.sleep(min(_PAUSE, left))
+
+    async def _wanted(self, client: NodeClient) -> Wanted:
+        name = self._options.namespace
+        namespace = (await find_namespace(client, name)).fingerprint if name is not None else b""
+        return Wanted(self._options.tiers, namespace)
+
+    def _take(self, verdict: Verdict) -> None:
+        records, error = verdict.records(self._options.examples), verdict.error()
+        self._printer.write(records)
+        self.examples = [
+            {"node_id": record["node_id"], "tier": record["tier"], **example}
+            for record in records
+            for example in record["examples"]
+        ]
+        self.errors = [error] if error is not None else self.errors

@@ -1,0 +1,48 @@
+"""What a table shows of event records."""
+
+from kvtier.cli.events import BLOCK_EVENTS
+from kvtier.cli.output import Column, Record
+from kvtier.cli.output.messages import word
+
+
+def _event(record: Record) -> str:
+    if record["event"] == "stored" and record["sequence"] is None:
+        return "holds"
+    return str(record["event"] if record["event"] in BLOCK_EVENTS else record["event"].upper())
+
+
+def _blocks(record: Record) -> str:
+    return str(
+        len(record["block_hashes"]) if "block_hashes" in record else record.get("blocks", "")
+    )
+
+
+def _about(record: Record) -> str:
+    words = [record.get("namespace_name", "")]
+    match record["event"]:
+        case "reset":
+            words.append(word(record["reason"], "RESET_REASON_"))
+        case "synced":
+            words.append(f"epoch {record['epoch']}")
+        case "namespace":
+            words.append(record["namespace"]["name"])
+        case "state" if record["tier"]:
+            words += [word(record["tier_state"], "TIER_STATE_"), record["reason"]]
+        case "state":
+            words += [word(record["source"], "SOURCE_STATE_"), record["reason"]]
+        case "removed":
+            words.append(word(record["reason"], "REMOVAL_REASON_"))
+    if "block_hashes" in record:
+        more = "…" if len(record["block_hashes"]) > 1 else ""
+        words.append(record["block_hashes"][0][:12] + more)
+    return "  ".join(word for word in words if word)
+
+
+COLUMNS = (
+    Column("NODE", lambda r: r["node_id"], width=12),
+    Column("POSITION", lambda r: str(r.get("sequence") or r["through"]), right=True),
+    Column("EVENT", _event, width=9),
+    Column("TIER", lambda r: r.get("tier", ""), width=5),
+    Column("BLOCKS", _blocks, right=True),
+    Column("ABOUT", _about),
+)
