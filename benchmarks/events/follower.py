@@ -46,9 +46,15 @@ class Follower:
                 return
 
     async def count(self, hashes: int) -> tuple[int, int]:
-        """Read so many hashes; return how many came and when the last did, in nanoseconds."""
+        """Read so many hashes; return how many came and when the last did, in nanoseconds.
+
+        Raises:
+            RuntimeError: When the follower fell out of the log.
+        """
         seen = 0
         async for message in self._watch:
+            if message.HasField("reset"):
+                raise RuntimeError("the log did not hold the round; raise its limits")
             seen += sum(map(len, _stored(message)))
             if seen >= hashes:
                 break

@@ -3,22 +3,27 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Sequence
-from itertools import count, cycle, islice
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, count, cycle, islice
 from multiprocessing.connection import Connection
 
 from benchmarks.events import loops
 from benchmarks.events.probes import CHAIN, WIDTH, chains, probe
 from kvtier.server.collector import spare_long_lived
 from kvtier.server.config import NodeConfig
+from kvtier.server.events.encode import encode_stored
+from kvtier.server.events.parts import STORED, Part
 from kvtier.server.lifecycle import TierServer
 from kvtier.server.logs import configure_logs
 from kvtier.server.tiers.offer import Run
+from kvtier.server.tiers.spaces import PREFIX_BYTES
 from kvtier.server.tiers.table import Groups
 from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.wire.hashes import join_hashes
 
-# Chains that are announced over and over; half of them have a scope of their own.
-_ANNOUNCED = 1024
+# Chains that are announced over and over, of each kind, and batches of them.
+_ANNOUNCED = 256
 _AT_ONCE = 64
 _SPARE_BLOCKS = 1 << 20
 _NAMESPACE = Namespace(
@@ -48,6 +53,10 @@ class Source:
         (self._tier,) = server.node.tiers
         self._namespace = server.node.register(_NAMESPACE)
         self._numbers = count()
+        origin = self._tier.announcer.new_origin(
+            server.node.spaces.use(self._namespace, 0, b""), ""
+        )
+        self._header = origin.stored_header
         self._alike: list[list[int]] = []
         self._apart: list[list[int]] = []
 
@@ -62,37 +71,37 @@ class Source:
 
     async def prepare(self) -> None:
         """Store the chains that `publish` announces."""
-        for number in range(_ANNOUNCED // 2):
+        for number in range(_ANNOUNCED):
             self._alike.append(self._store(chains(1)))
             self._apart.append(self._store(chains(1), scope=number.to_bytes(2, "big")))
 
-    async def publish(self, batches: int, size: int, apart: bool) -> int:
-        """Announce chains that were stored, as storing them does, in batches of so many.
+    async def publish(self, batches: int, size: int, how: str) -> int:
+        """Announce chains over and over, in batches of so many.
 
         Args:
             batches: The number of batches.
             size: Chains of 16 blocks in each.
-            apart: Whether each chain has a scope of its own, and so an event of its own.
+            how: "hashes" makes events of hashes; "table" makes them of blocks in the table, as a
+                store does; "apart" does that for chains that have a scope, and so an event, each.
 
         Returns:
             When it began, in nanoseconds.
         """
-        groups = cycle(self._batches(size, apart=apart))
-        announcer, table = self._tier.announcer, self._tier.table
+        announcements = cycle(self._announcements(size, how))
         begun = time.monotonic_ns()
         for _ in range(batches):
-            announcer.stored(table, next(groups))
+            next(announcements)()
             await asyncio.sleep(0)  # the loop turns between two calls, whatever they do
         return begun
 
     async def pace(self, probes: int, interval: float, load: int) -> None:
         """Store a probe at each interval, in seconds, after announcing so many batches of 32."""
-        groups = cycle(self._batches(32, apart=False)) if load else iter(())
+        announcements = cycle(self._announcements(32, "table"))
         loop = asyncio.get_running_loop()
         tick = loop.time()
         for _ in range(probes):
-            for batch in islice(groups, load):
-                self._tier.announcer.stored(self._tier.table, batch)
+            for announce in islice(announcements, load):
+                announce()
             self._store([probe()])
             tick = max(tick + interval, loop.time())
             await asyncio.sleep(tick - loop.time())
@@ -105,15 +114,34 @@ class Source:
         """Return the seconds of CPU that the process has used."""
         return time.process_time()
 
-    def _batches(self, size: int, *, apart: bool) -> list[Groups]:
-        source = cycle(self._apart if apart else self._alike)
-        kinds = min(_ANNOUNCED, 4096 // size)
-        return [self._groups(islice(source, size), apart=apart) for _ in range(kinds)]
+    def _announcements(self, size: int, how: str) -> list[Callable[[], None]]:
+        chosen = cycle(self._apart if how == "apart" else self._alike)
+        batches = [list(islice(chosen, size)) for _ in range(_ANNOUNCED)]
+        if how == "hashes":
+            return [partial(self._announce, self._hashes(batch)) for batch in batches]
+        stored, table = self._tier.announcer.stored, self._tier.table
+        return [partial(stored, table, self._groups(batch, how)) for batch in batches]
 
-    def _groups(self, some: Iterator[list[int]], *, apart: bool) -> Groups:
-        if apart:
-            return [group for slots in some for group in self._tier.table.by_origin(slots)]
-        return self._tier.table.by_origin([slot for slots in some for slot in slots])
+    def _announce(self, some: Sequence[Sequence[bytes]]) -> None:
+        message = encode_stored(
+            self._header,
+            [len(hashes) for hashes in some] if len(some) > 1 else (),
+            [0] * len(some),
+            b"",
+            join_hashes(chain.from_iterable(some)),
+        )
+        where = (0, self._tier.store.medium, self._namespace.fingerprint)
+        self._server.node.log.append([Part(STORED, *where, message, message, CHAIN * len(some))])
+
+    def _hashes(self, batch: Sequence[list[int]]) -> list[tuple[bytes, ...]]:
+        key_of = self._tier.table.key
+        return [tuple(key_of[slot][PREFIX_BYTES:] for slot in slots) for slots in batch]
+
+    def _groups(self, batch: Sequence[list[int]], how: str) -> Groups:
+        by_origin = self._tier.table.by_origin
+        if how == "apart":
+            return [group for slots in batch for group in by_origin(slots)]
+        return by_origin([slot for slots in batch for slot in slots])
 
     def _store(self, some: Sequence[tuple[bytes, ...]], scope: bytes = b"") -> list[int]:
         spaces = self._server.node.spaces

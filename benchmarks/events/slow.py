@@ -13,6 +13,8 @@ from benchmarks.events.probes import CHAIN
 from benchmarks.events.worker import Workers
 
 _BATCHES = (50_000, 200_000)
+# The default, told because a tiny run makes it smaller too.
+_LOG_BATCHES = 65_536
 
 
 def measure(options: Options) -> None:
@@ -24,28 +26,26 @@ def measure(options: Options) -> None:
 
 def _rows(batches: int, options: Options) -> Iterator[Sequence[str]]:
     with Workers() as workers:
-        yield _ours(workers, batches)
+        yield _ours(workers, batches, options)
         if options.vllm:
             yield _theirs(workers, options.vllm, batches)
 
 
-def _ours(workers: Workers, batches: int) -> Sequence[str]:
-    team = teams.ours(workers, 1)
+def _ours(workers: Workers, batches: int, options: Options) -> Sequence[str]:
+    team = teams.ours(workers, 1, max_batches=options.scaled(_LOG_BATCHES))
     before, _ = team.source.ask("head")
-    team.source.ask("publish", batches, 1, False)
+    team.source.ask("publish", batches, 1, "hashes")
     ((arrived, told, _, whole),) = team.ask_followers("account", before, before + batches)
-    lost = batches - arrived - told
-    return _row(batches, "ours", arrived, told, lost, ("yes" if whole else "NO") if told else "-")
+    return (*_row(batches, "ours", arrived, told), ("yes" if whole else "NO") if told else "-")
 
 
 def _theirs(workers: Workers, path: str, batches: int) -> Sequence[str]:
     team = teams.theirs(workers, path, 1)
-    team.source.ask("publish", batches, 1, False)
+    team.source.ask("publish", batches, 1, "hashes")
     ((hashes, _),) = team.ask_followers("count", batches * CHAIN)
-    arrived = hashes // CHAIN
-    return _row(batches, "theirs", arrived, 0, batches - arrived, "-")
+    return (*_row(batches, "theirs", hashes // CHAIN, 0), "-")
 
 
-def _row(batches: int, side: str, arrived: int, told: int, lost: int, whole: str) -> Sequence[str]:
-    shares = (f"{count / batches:.1%}" for count in (arrived, told, lost))
-    return (f"{batches:,}", side, *shares, whole)
+def _row(batches: int, side: str, arrived: int, told: int) -> Sequence[str]:
+    counts = (arrived, told, batches - arrived - told)
+    return (f"{batches:,}", side, *(f"{count / batches:.1%}" for count in counts))

@@ -1,10 +1,12 @@
 """Events a second from the source to the last of its followers, which has every hash as bytes.
 
-An event is 16 hashes of 32 bytes. Left out on both sides is what comes before an event: a node's
-bookkeeping (benchmarks/bookkeeping.py has it) and calls, and an engine's scheduler. The node tells
-chains of one scope by one BlockStored with a run for each, so "ours" is that; "apart" gives each
-chain a scope of its own, and so a BlockStored of its own. Both sides have the same chains, take
-turns, and keep everything that is published (the node's log and vLLM's queues hold a whole round).
+An event is a chain of 16 hashes of 32 bytes. Left out on both sides is what comes before: a node's
+bookkeeping (benchmarks/bookkeeping.py has it) and calls, and an engine's scheduler. Theirs and
+"hashes" make the events of a list of hashes. "table" makes them as a store does, of slots in the
+tier's table, where it finds the runs first; theirs has nothing like it here. A node tells chains of
+one scope by one BlockStored with a run for each; "apart" is "table" with a scope, and so a
+BlockStored, for each chain. Both sides take turns and lose nothing: the node's log is large enough
+for a round, and so are vLLM's queues.
 """
 
 from collections import defaultdict
@@ -19,6 +21,7 @@ from benchmarks.events.worker import Team, Workers
 FOLLOWERS = (1, 4, 16)
 SIZES = (1, 32, 256)
 AIMS = {(32, 1): 0.9, (32, 4): 0.7, (32, 16): 0.5, (1, 1): 2.0, (1, 4): 2.0, (1, 16): 2.0}
+_WAYS = ("theirs", "hashes", "table", "apart")
 _EVENTS = {1: 32_000, 32: 128_000, 256: 128_000}
 _LOG = {"max_batches": 1 << 18, "max_bytes": 1 << 28}
 
@@ -62,20 +65,21 @@ def _take_turns(
     rates: dict[str, list[Rate]] = defaultdict(list)
     events = options.scaled(_EVENTS[size])
     for turn in range(options.turns + 1):
-        for name, team in (("theirs", theirs), ("ours", ours), ("apart", ours)):
+        for name in _WAYS:
+            team = theirs if name == "theirs" else ours
             if team is not None and not (name == "apart" and size == 1):
-                rate = _round(team, max(1, events // size), size, apart=name == "apart")
+                rate = _round(team, max(1, events // size), size, name)
                 if turn:  # the first fills caches
                     rates[name].append(rate)
     return rates
 
 
-def _round(team: Team, batches: int, size: int, *, apart: bool) -> Rate:
+def _round(team: Team, batches: int, size: int, how: str) -> Rate:
     hashes = batches * size * CHAIN
     before = team.source.ask("cpu"), sum(team.ask_followers("cpu"))
     for follower in team.followers:
         follower.tell("count", hashes)
-    begun = team.source.ask("publish", batches, size, apart)
+    begun = team.source.ask("publish", batches, size, how)
     answers = [follower.answer() for follower in team.followers]
     after = team.source.ask("cpu"), sum(team.ask_followers("cpu"))
     events, crowd = batches * size, len(team.followers)
@@ -89,7 +93,7 @@ def _round(team: Team, batches: int, size: int, *, apart: bool) -> Rate:
 
 def _rows(size: int, followers: int, rates: dict[str, list[Rate]]) -> Iterator[Sequence[str]]:
     theirs = [rate.events for rate in rates["theirs"]]
-    for name in ("theirs", "ours", "apart"):
+    for name in _WAYS:
         mine = rates[name]
         if mine:
             aim = AIMS.get((size, followers)) if name != "theirs" else None

@@ -27,7 +27,7 @@ HOW_TO_GET_IT = (
 _MODULE = "vllm/distributed/kv_events.py"
 _HELLO = 0.05
 _SILENCE_MS = 2000
-_ANNOUNCED = 512
+_ANNOUNCED = 256
 
 
 def load(path: str) -> Any:
@@ -88,7 +88,7 @@ class Source:
         self._publish([])
         time.sleep(_HELLO)
 
-    def publish(self, batches: int, size: int, apart: bool) -> int:  # noqa: ARG002 - the node's too
+    def publish(self, batches: int, size: int, how: str = "") -> int:  # noqa: ARG002 - the node's
         """Publish batches of events of 16 hashes; return when it began, in nanoseconds."""
         source = cycle(self._chains)
         begun = time.monotonic_ns()
@@ -100,7 +100,7 @@ class Source:
         """Publish a probe at each interval, in seconds, after so many batches of 32 events."""
         tick = time.monotonic()
         for _ in range(probes):
-            self.publish(load, 32, apart=False)
+            self.publish(load, 32)
             self._publish([list(probe())])
             tick = max(tick + interval, time.monotonic())
             time.sleep(max(0.0, tick - time.monotonic()))
