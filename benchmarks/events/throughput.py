@@ -50,10 +50,10 @@ def measure(options: Options) -> None:
             theirs = teams.theirs(workers, options.vllm, followers) if options.vllm else None
             rows = [
                 row
-                for size in options.some(SIZES)
+                for size in SIZES
                 for row in _rows(size, followers, _take_turns(ours, theirs, size, options))
             ]
-        title = f"Throughput to {followers} followers; microseconds of CPU are for each event"
+        title = f"Throughput, followers: {followers} (microseconds are of CPU, for each event)"
         columns = ("batch of", "", "events/s", "to theirs", "aim", "source µs", "follower µs",
                    "missing")  # fmt: skip
         table.show(title, columns, rows)

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASUREMENTS = {
-    "throughput": "Throughput to 4 followers",
+    "throughput": "Throughput, followers: 1",
     "latency": "Latency",
     "slow": "A follower that reads only afterwards",
     "subscribe": "A new follower of a node",
