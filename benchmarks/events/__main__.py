@@ -36,7 +36,12 @@ def main() -> None:
     unknown = set(asked.measurement) - set(_MEASUREMENTS)
     if unknown:
         parser.error(f"there is no {', '.join(sorted(unknown))}; see --help")
-    if not asked.vllm:
+    if asked.vllm:
+        try:
+            vllm.load(asked.vllm)
+        except (OSError, KeyError, ImportError) as error:
+            parser.error(f"vLLM's publisher is not usable: {error}. {vllm.HOW_TO_GET_IT}")
+    else:
         print(f"Ours alone, without vLLM's publisher beside it. To have it: {vllm.HOW_TO_GET_IT}")
     options = Options(asked.vllm, asked.turns, asked.tiny)
     for name in asked.measurement or _MEASUREMENTS:

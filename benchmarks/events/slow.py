@@ -13,8 +13,6 @@ from benchmarks.events.probes import CHAIN
 from benchmarks.events.worker import Workers
 
 _BATCHES = (50_000, 200_000)
-# The default, told because a tiny run makes it smaller too.
-_LOG_BATCHES = 65_536
 
 
 def measure(options: Options) -> None:
@@ -26,13 +24,13 @@ def measure(options: Options) -> None:
 
 def _rows(batches: int, options: Options) -> Iterator[Sequence[str]]:
     with Workers() as workers:
-        yield _ours(workers, batches, options)
+        yield _ours(workers, batches)
         if options.vllm:
             yield _theirs(workers, options.vllm, batches)
 
 
-def _ours(workers: Workers, batches: int, options: Options) -> Sequence[str]:
-    team = teams.ours(workers, 1, max_batches=options.scaled(_LOG_BATCHES))
+def _ours(workers: Workers, batches: int) -> Sequence[str]:
+    team = teams.ours(workers, 1)
     before, _ = team.source.ask("head")
     team.source.ask("publish", batches, 1, "hashes")
     ((arrived, told, _, whole),) = team.ask_followers("account", before, before + batches)

@@ -21,8 +21,9 @@ from benchmarks.events.probes import chains, probe, stamp_of
 
 VERSION = "0.33.0"
 HOW_TO_GET_IT = (
-    f"pip download --no-deps vllm=={VERSION}, then --vllm WHEEL (or VLLM=WHEEL); "
-    "an unpacked or installed one will do: --vllm FOLDER-WITH-vllm"
+    "make bench-events installs pyzmq and msgspec; for vLLM: pip download --no-deps "
+    f"vllm=={VERSION}, then --vllm WHEEL (or VLLM=WHEEL); an unpacked or installed one will do: "
+    "--vllm FOLDER-WITH-vllm"
 )
 _MODULE = "vllm/distributed/kv_events.py"
 _HELLO = 0.05
@@ -31,7 +32,12 @@ _ANNOUNCED = 256
 
 
 def load(path: str) -> Any:
-    """Return vLLM's module of events, from a wheel or from the folder that holds `vllm`."""
+    """Return vLLM's module of events, from a wheel or from the folder that holds `vllm`.
+
+    Raises:
+        OSError, KeyError: When it is not there.
+        ImportError: When msgspec or pyzmq is not installed.
+    """
     if Path(path).is_file():
         with zipfile.ZipFile(path) as wheel:
             code = wheel.read(_MODULE)
