@@ -27,7 +27,8 @@ HOW_TO_GET_IT = (
 )
 _MODULE = "vllm/distributed/kv_events.py"
 _HELLO = 0.05
-_SILENCE_MS = 2000
+# After this long without a message a subscriber takes the rest for lost.
+_SILENCE_MS = 10_000
 _ANNOUNCED = 256
 
 
