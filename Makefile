@@ -1,5 +1,6 @@
 # Needs make and Python 3.11 or newer, nothing else: every target makes the environment it needs.
 #   make demo TRACE=file    replay a recorded trace in place of the generated workload
+#   make bench-events VLLM=wheel  measure beside vLLM's publisher; ARGS=latency narrows it
 #   make test ARGS='-k x'   further arguments for pytest
 #   make test JOBS=4        number of test processes
 #   PYTHON=python3.12       the Python to make the environment with
@@ -9,6 +10,7 @@ PYTHON ?=
 VENV ?= .venv
 JOBS ?= auto
 TRACE ?=
+VLLM ?=
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -17,7 +19,7 @@ HOST_PATH := $(PATH)
 export PATH := $(abspath $(BIN)):$(HOST_PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format types protos protos-check breaking chart bench clean all
+.PHONY: help venv demo test check lint format types protos protos-check breaking chart bench bench-events clean all
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +64,9 @@ chart: $(VENV)/.test ## Lint and render the Helm chart
 bench: $(VENV)/.run ## Measure what the bookkeeping costs
 	python benchmarks/bookkeeping.py $(ARGS)
 
+bench-events: $(VENV)/.bench ## Measure what events cost, beside vLLM's with VLLM=wheel or folder
+	python -m benchmarks.events $(if $(VLLM),--vllm '$(VLLM)') $(ARGS)
+
 clean: ## Remove the environment and everything that was made
 	rm -rf '$(VENV)' dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -77,6 +82,11 @@ $(VENV)/.made: tools/make_venv.sh
 $(VENV)/.run: $(VENV)/.made pyproject.toml
 	@echo 'Installing kvtier with its server ...'
 	@$(PIP) --editable '.[server]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.run
+	@echo 'Installing what the benchmarks need ...'
+	@$(PIP) --editable '.[server]' --group bench
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run

@@ -6,7 +6,7 @@ import pytest
 
 from kvtier.server.events.feed import Delivery, Feed
 from kvtier.server.events.filter import EventFilter
-from kvtier.server.events.log import Lagged
+from kvtier.server.events.log import Entry, Lagged
 from kvtier.server.events.messages import Messages
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
 
@@ -48,6 +48,27 @@ def test_followers_at_one_position_share_one_message() -> None:
 
     assert one.message is other.message
     assert _sequences(later) == [2]
+
+
+def test_a_message_costs_what_it_carries_however_long_the_backlog_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A follower that is far behind does not have all that it lacks read for each message."""
+    node = FakeNode()
+    for number in range(1000):
+        node.store(block(number))
+    read, counts = node.log.read, []
+
+    def counted(after: int, through: int) -> list[Entry]:
+        entries = read(after, through)
+        counts.append(len(entries))
+        return entries
+
+    monkeypatch.setattr(node.log, "read", counted)
+    delivery = _feed(node, message_bytes=1).read(0, 0, 1000)
+
+    assert _sequences(delivery) == [1]
+    assert sum(counts) < 100
 
 
 def test_a_message_is_full_at_its_size_and_a_large_batch_goes_alone() -> None:

@@ -1,10 +1,13 @@
 """Reading the log for followers, who share what they read with those who asked for the same."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from kvtier.server.events.filter import EventFilter
-from kvtier.server.events.log import READ_AT_MOST, EventLog
+from kvtier.server.events.log import READ_AT_MOST, Entry, EventLog
 from kvtier.server.events.messages import Messages
+
+_READ_AT_ONCE: Final = 32
 
 
 class Delivery(NamedTuple):
@@ -62,7 +65,7 @@ class Feed:
     def _read(self, told: int, cursor: int, limit: int) -> Delivery:
         chosen: list[bytes] = []
         size = 0
-        for entry in self._log.read(cursor, min(limit, cursor + READ_AT_MOST)):
+        for entry in self._entries(cursor, min(limit, cursor + READ_AT_MOST)):
             chunk = self.wanted.select(entry)
             size += len(chunk)
             if chosen and size > self._message_bytes:
@@ -71,3 +74,10 @@ class Feed:
             if chunk:
                 chosen.append(chunk)
         return Delivery(self._messages.batches(told, cursor, chosen) if chosen else None, cursor)
+
+    def _entries(self, after: int, through: int) -> Iterator[Entry]:
+        """Read on as it is asked for: a message takes few of the batches of a long backlog."""
+        while after < through:
+            some = self._log.read(after, min(through, after + _READ_AT_ONCE))
+            yield from some
+            after = some[-1].sequence

@@ -132,14 +132,15 @@ class EventLog:
         full: list[bytes] = []
         spans: list[Span] = []
         for part in parts:
-            tagged = _tagged(part.field, part.basic)
-            tagged_full = tagged if part.full is part.basic else _tagged(part.field, part.full)
-            basic.append(tagged)
-            full.append(tagged_full)
-            spans += self._spans_of(part, len(tagged), len(tagged_full))
+            size = full_size = _add(basic, part.field, part.basic)
+            if full or part.full is not part.basic:
+                # The first that has token ids: what came before it is the same in both.
+                full = full or basic[:-2]
+                full_size = _add(full, part.field, part.full)
+            spans += self._spans_of(part, size, full_size)
         row = self.head % self._max_batches
         self._basic[row] = self._full[row] = encode_batch(self.head, basic)
-        if any(part.full is not part.basic for part in parts):
+        if full:
             self._full[row] = encode_batch(self.head, full)
         self._spans[row] = tuple(spans)
 
@@ -163,5 +164,8 @@ class EventLog:
         self._spans[row] = ()
 
 
-def _tagged(field: int, message: bytes) -> bytes:
-    return bytes_field_header(field, len(message)) + message
+def _add(pieces: list[bytes], field: int, message: bytes) -> int:
+    """Add a message and the tag before it, and return how long they are."""
+    header = bytes_field_header(field, len(message))
+    pieces += (header, message)
+    return len(header) + len(message)
