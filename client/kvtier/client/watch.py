@@ -46,8 +46,9 @@ class Watch:
     Iterate over it for `WatchEventsResponse` messages, as the node sends them. Within a source they
     are delivered in order, each once, and none is missing: a stream that breaks, falls silent for
     three heartbeats, or skips a sequence is opened anew from the last position at which the view
-    was complete, after a random pause of at most 5 s. When the node cannot resume there, a reset
-    and a snapshot follow, as the stream's grammar says.
+    was complete, after a random pause of at most 5 s. One that fell silent is opened over a new
+    connection, which the client's other calls use too from then on. When the node cannot resume
+    there, a reset and a snapshot follow, as the stream's grammar says.
 
     What the watch sees of the source itself comes in between, as `State` messages without a tier:
     CONNECTING, SNAPSHOT, LIVE, SUSPECT and DOWN, each when it begins, with a reason. They name the
