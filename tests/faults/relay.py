@@ -1,8 +1,12 @@
-"""A relay between clients and a node, whose connections a test can break."""
+"""A relay between clients and a node, whose connections a test can break.
+
+Run as a program, with the endpoint of a node, it relays until it is killed.
+"""
 
 import asyncio
 import socket
 import struct
+import sys
 from asyncio import StreamReader, StreamWriter
 from contextlib import suppress
 from typing import Self
@@ -86,3 +90,14 @@ async def _pass_on(source: StreamReader, sink: StreamWriter, stalled: asyncio.Ev
         # The end of a stalled connection is not passed on either.
         if not stalled.is_set():
             sink.close()
+
+
+async def _relay(target: str) -> None:
+    async with Relay(target) as relay:
+        sys.stdout.write(relay.endpoint + "\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_relay(sys.argv[1]))
