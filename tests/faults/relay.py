@@ -23,8 +23,8 @@ class Relay:
         connections: How many were made so far.
     """
 
-    def __init__(self, target: str) -> None:
-        self.endpoint = ""
+    def __init__(self, target: str, listen: str = "127.0.0.1:0") -> None:
+        self.endpoint = listen
         self.target = target
         self.connections = 0
         self._writers: list[StreamWriter] = []
@@ -33,7 +33,8 @@ class Relay:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        host, _, port = self.endpoint.rpartition(":")
+        self._server = await asyncio.start_server(self._connect, host, int(port))
         host, port = self._server.sockets[0].getsockname()
         self.endpoint = f"{host}:{port}"
         return self
