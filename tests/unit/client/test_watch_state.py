@@ -21,6 +21,7 @@ from .watching import (
     CONNECTING,
     DOWN,
     LIVE,
+    SNAPSHOT,
     SUSPECT,
     hold,
     is_state,
@@ -46,6 +47,30 @@ async def test_a_node_that_comes_back_on_its_address_is_found_again() -> None:
             await until(watch, is_state(LIVE))
 
         await watch.close()
+
+
+async def test_a_node_that_was_replaced_at_its_address_is_not_told_of_any_more(
+    node: FakeNode, client: NodeClient
+) -> None:
+    """What becomes of the next node there says nothing of the first, and it is not asked for."""
+    old, new, gap = Script("old"), Script("new"), Script("new", through=5)
+    node.on(
+        "WatchEvents",
+        play(*old.start(stored(1)), then=BROKEN),
+        hold(*new.start(), gap.batch(stored(2))),
+        hold(new.synced(0)),
+    )
+
+    async with open_watch(client) as watch:
+        found = [message for _ in range(3) for message in await until(watch, is_state(LIVE))]
+        positions = watch.positions
+
+    told = [(each.node_id, each.state.source) for each in found if each.state.source]
+    assert [state for name, state in told if name == "old"] == [SNAPSHOT, LIVE, DOWN]
+    assert [state for name, state in told if name == "new"] == [SNAPSHOT, LIVE, SUSPECT, LIVE]
+    assert [each.node_id for each in positions] == ["new"]
+    asked = [[each.node_id for each in one.positions] for one in node.requests("WatchEvents")]
+    assert asked == [[], ["old"], ["new"]]
 
 
 async def test_down_is_told_once_and_names_the_address() -> None:
