@@ -67,7 +67,7 @@ async def test_what_was_lost_is_fetched(serve: Serve, max_batches: int, reasons:
     assert asked.position.sequence == LOST.start - 1
     assert resets(view) == reasons
     assert told == sorted(set(told))
-    assert (told[LOST.start - 1 :] == list(range(LOST.start, 100))) == (len(reasons) == 1)
+    assert (told == list(range(1, told[-1] + 1))) == (len(reasons) == 1)
     assert messages.gaps == 1
     assert view.held((await node.client.get_node()).node_id) == set(await listed(node.client))
     assert view.index.bad_events == 0
