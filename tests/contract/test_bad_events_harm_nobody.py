@@ -56,6 +56,10 @@ BAD: dict[str, tuple[Namespace, BlockStored | BlockRemoved]] = {
     "no tier": (NAMESPACE, block(tier="")),
     "a removal from an unknown tier": (NAMESPACE, removed(1, tier="cpu9")),
     "an unknown namespace": (NAMESPACE, block(namespace=b"?" * 32)),
+    "a group out of range": (NAMESPACE, block(group=len(NAMESPACE.block_bytes))),
+    "a huge group": (NAMESPACE, block(group=2**32 - 1)),
+    "a removal from a group out of range": (NAMESPACE, removed(1, group=2)),
+    "a scope too long": (NAMESPACE, block(scope=b"x" * 33)),
     "no namespace": (NAMESPACE, block(namespace=b"")),
 }
 
