@@ -16,6 +16,7 @@ from kvtier.wire.errors import Reason, exhausted, invalid, not_found
 from .fakes import FakeNode, play
 from .manual_time import ManualTime
 from .messages import Script, stored
+from .proxying import settle
 from .watching import (
     BROKEN,
     CONNECTING,
@@ -270,9 +271,10 @@ async def test_pauses_grow_to_the_cap_and_shrink_after_a_good_stream(
     def pauses() -> list[float]:
         return [each for each in time.asked if each < 600]
 
-    while len(pauses()) < 8:
-        await asyncio.sleep(0.01)
-        time.advance((pauses() or [0.0])[-1])
+    for asked in range(1, 9):
+        await settle(lambda: len(pauses()) == asked)  # noqa: B023 - awaited at once
+        if asked < 8:
+            time.advance(pauses()[-1])
     assert pauses() == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
 
     after, over = Script(), asyncio.Event()
@@ -285,7 +287,7 @@ async def test_pauses_grow_to_the_cap_and_shrink_after_a_good_stream(
 
     node.on("WatchEvents", good, hold(after.synced(0), after.batch(stored(1))))
     time.advance(5.0)
-    await asyncio.sleep(0.1)
+    await settle(lambda: len(node.requests("WatchEvents")) == 9)
     time.advance(60.0)
     over.set()
     while not reading.done():
