@@ -1,6 +1,7 @@
 """A node that died stays in nobody's way, and comes back as what it then is."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -15,12 +16,19 @@ from .processes import reached
 
 # An answer of the primary and a look into memory; a busy machine takes its time.
 QUICK_SECONDS = 2.0
+RECOVERY_SECONDS = 5.0
 
 
 async def store(client: NodeClient, *blocks: object) -> bytes:
+    """Store blocks; the connection for bulk may take a moment to come back."""
     fingerprint = await client.register_namespace(namespace())
     for block in blocks:
-        await client.store("cpu0", fingerprint, [run(block)], payloads(block))
+        async with asyncio.timeout(RECOVERY_SECONDS):
+            while True:
+                with suppress(UnavailableError):
+                    await client.store("cpu0", fingerprint, [run(block)], payloads(block))
+                    break
+                await asyncio.sleep(0.05)
     return fingerprint
 
 

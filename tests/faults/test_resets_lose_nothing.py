@@ -25,6 +25,8 @@ async def test_one_watch_over_many_resets_makes_one_recording(serve: Serve) -> N
     ):
         view = View(watch)
         async with writing(node, "gpu0", "cpu0"):
+            # A snapshot that is broken off starts over, as it should.
+            await view.until(lambda: any(m.HasField("synced") for m in view.messages))
             for turn in range(RESETS):
                 seen = len(view.messages)
                 await view.until(
