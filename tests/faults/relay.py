@@ -1,8 +1,12 @@
-"""A relay between clients and a node, whose connections a test can break."""
+"""A relay between clients and a node, whose connections a test can break.
+
+Run as a program, with the endpoint of a node, it relays until it is killed.
+"""
 
 import asyncio
 import socket
 import struct
+import sys
 from asyncio import StreamReader, StreamWriter
 from contextlib import suppress
 from typing import Self
@@ -15,17 +19,22 @@ class Relay:
 
     Attributes:
         endpoint: Where clients connect to.
+        target: Where the next connections lead; empty closes each as soon as it is made.
+        connections: How many were made so far.
     """
 
-    def __init__(self, target: str) -> None:
-        self.endpoint = ""
-        self._target = target
+    def __init__(self, target: str, listen: str = "127.0.0.1:0") -> None:
+        self.endpoint = listen
+        self.target = target
+        self.connections = 0
         self._writers: list[StreamWriter] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stalled = asyncio.Event()
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        host, _, port = self.endpoint.rpartition(":")
+        self._server = await asyncio.start_server(self._connect, host, int(port))
         host, port = self._server.sockets[0].getsockname()
         self.endpoint = f"{host}:{port}"
         return self
@@ -48,17 +57,48 @@ class Relay:
             writer.transport.abort()
         self._writers.clear()
 
+    def stall(self) -> None:
+        """Pass on no more of any connection there is, without a word: each is half-open.
+
+        Connections that are made afterwards are passed on.
+        """
+        self._stalled.set()
+        self._stalled = asyncio.Event()
+
     async def _connect(self, reader: StreamReader, writer: StreamWriter) -> None:
-        host, _, port = self._target.rpartition(":")
-        there_reader, there_writer = await asyncio.open_connection(host, int(port))
+        self.connections += 1
+        if not self.target:
+            writer.transport.abort()
+            return
+        host, _, port = self.target.rpartition(":")
+        try:
+            there_reader, there_writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            writer.transport.abort()
+            return
         self._writers += [writer, there_writer]
         for source, sink in ((reader, there_writer), (there_reader, writer)):
-            self._tasks.add(asyncio.create_task(_pass_on(source, sink)))
+            self._tasks.add(asyncio.create_task(_pass_on(source, sink, self._stalled)))
 
 
-async def _pass_on(source: StreamReader, sink: StreamWriter) -> None:
+async def _pass_on(source: StreamReader, sink: StreamWriter, stalled: asyncio.Event) -> None:
     with suppress(OSError):
         while data := await source.read(1 << 16):
+            if stalled.is_set():
+                await asyncio.Event().wait()
             sink.write(data)
             await sink.drain()
-        sink.close()
+        # The end of a stalled connection is not passed on either.
+        if not stalled.is_set():
+            sink.close()
+
+
+async def _relay(target: str) -> None:
+    async with Relay(target) as relay:
+        sys.stdout.write(relay.endpoint + "\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_relay(sys.argv[1]))

@@ -65,14 +65,14 @@ WAYS = [cancel, close_the_connection, reset_the_connection, die]
 async def test_followers_that_vanish_leave_nothing(
     serve: Serve, leave: Callable[[str], Awaitable[None]], busy: bool
 ) -> None:
-    """A crowd as large as the limit comes and goes three times; no task or thread stays."""
+    """A crowd as large as the limit comes and goes five times; no task or thread stays."""
     node = await serve(cpu_tier(64), **SETTINGS)
     await node.store(1)
     tasks, threads = len(asyncio.all_tasks()), threading.active_count()
     async with AsyncExitStack() as stack:
         if busy:
             await stack.enter_async_context(writing(node, "cpu0"))
-        for _ in range(3):
+        for _ in range(5):
             await leave(node.endpoint)
             await until(lambda: not node.node.followers)
         assert (await node.client.get_node()).followers == 0

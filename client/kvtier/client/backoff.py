@@ -26,10 +26,13 @@ class Backoff:
         self._bound = min(base, cap)
 
     def next(self, at_least: float = 0.0) -> float:
-        """Return the next pause in seconds; the other side may have asked for a least one."""
-        pause = self._random() * self._bound
+        """Return the next pause in seconds; the other side may have asked for a least one.
+
+        What it asked for is the same for all that it asked, so the random part comes on top.
+        """
+        pause = at_least + self._random() * self._bound
         self._bound = min(self._bound * 2, self.cap)
-        return min(max(pause, at_least), self.cap)
+        return min(pause, self.cap)
 
     def reset(self) -> None:
         """Start over with the shortest bound."""

@@ -46,17 +46,17 @@ _SERVICE_CONFIG = {
 }
 
 
-def channel_options(*, bulk: bool) -> list[tuple[str, str | int]]:
+def channel_options() -> list[tuple[str, str | int]]:
     """Return the options of a channel to a node.
+
+    Each channel has a connection of its own: so bulk delays neither events nor lookups, and a new
+    channel never inherits a connection that went dead.
 
     Keepalive fits what a node permits: a ping each 30 s while a call is open, none without. A lost
     connection is tried again within 2 s at most, since gRPC's own two minutes would leave a
-    restarted node unseen. Calls that may be repeated are tried up to four times on UNAVAILABLE,
-    with jittered pauses and within their deadline.
-
-    Args:
-        bulk: The channel moves blocks' bytes: it gets a connection of its own, so that it delays
-            neither events nor lookups.
+    restarted node unseen, and its name is looked up again as soon, rather than each 30 s. Calls
+    that may be repeated are tried up to four times on UNAVAILABLE, with jittered pauses and within
+    their deadline.
     """
     return [
         ("grpc.keepalive_time_ms", 30_000),
@@ -65,17 +65,18 @@ def channel_options(*, bulk: bool) -> list[tuple[str, str | int]]:
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 5_000),
         ("grpc.max_reconnect_backoff_ms", 2_000),
+        ("grpc.dns_min_time_between_resolutions_ms", 2_000),
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-        ("grpc.use_local_subchannel_pool", int(bulk)),
+        ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_retries", 1),
         ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
     ]
 
 
-def open_channel(endpoint: str, *, bulk: bool) -> grpc.aio.Channel:
+def open_channel(endpoint: str) -> grpc.aio.Channel:
     """Return a channel to a node; it connects when the first call is made."""
-    return grpc.aio.insecure_channel(endpoint, options=channel_options(bulk=bulk))
+    return grpc.aio.insecure_channel(endpoint, options=channel_options())
 
 
 def check_endpoint(endpoint: object) -> str:

@@ -1,5 +1,6 @@
-"""One node as a client reaches it: channels, deadlines, errors and remembered namespaces."""
+"""One node as a client reaches it: connections, deadlines, errors and remembered namespaces."""
 
+import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -9,34 +10,33 @@ import grpc
 import grpc.aio
 
 from kvtier.client.arguments import bad_argument, build
-from kvtier.client.channel import check_endpoint, open_channel
+from kvtier.client.channel import check_endpoint
 from kvtier.client.errors import KvtierError, NotFoundError, Reason, client_closed, from_rpc, typed
-from kvtier.v1.event_service_pb2_grpc import EventServiceStub
+from kvtier.client.link import Link
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.tier_service_pb2 import ListNamespacesRequest, RegisterNamespaceRequest
-from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
-from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
 from kvtier.wire.errors import quote
 from kvtier.wire.namespaces import fingerprint
 
 if TYPE_CHECKING:
+    from kvtier.client.link import WriteAtOnce
     from kvtier.v1.event_service_pb2_grpc import EventServiceAsyncStub
     from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
     from kvtier.v1.transfer_service_pb2_grpc import TransferServiceAsyncStub
 
-    WriteAtOnce = grpc.aio.UnaryUnaryMultiCallable[WriteBlocksRequest, WriteBlocksResponse]
-
 T = TypeVar("T")
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+
+# Calls over connections that were left have this many seconds to end: longer than a lease lives.
+_GRACE_SECONDS = 300.0
 
 
 class Connection:
     """What the calls of one client share.
 
     Nothing is opened before the first call, so that a client can be made anywhere; from then on it
-    belongs to the event loop of that call. Bulk has a channel of its own, opened when first used.
+    belongs to the event loop of that call.
 
     Attributes:
         endpoint: The node's address.
@@ -60,25 +60,52 @@ class Connection:
         self.random_bytes = random_bytes
         self._registered: dict[bytes, Namespace] = {}
         self._listed: dict[bytes, Namespace] = {}
-        self._channels: list[grpc.aio.Channel] = []
-        self._stubs: tuple[TierServiceAsyncStub, EventServiceAsyncStub] | None = None
-        self._bulk: tuple[TransferServiceAsyncStub, WriteAtOnce] | None = None
+        self._link = Link(self.endpoint)
+        self._left: dict[Link, asyncio.Task[None]] = {}
         self._closed = False
+
+    @property
+    def link(self) -> Link:
+        """The connections that the next call goes over.
+
+        Raises:
+            FailedPreconditionError: When the client is closed.
+        """
+        if self._closed:
+            raise client_closed(self.endpoint)
+        return self._link
+
+    def leave(self, link: Link) -> None:
+        """Make the next calls over new connections: these brought nothing when something was due.
+
+        A peer that is gone without a word is noticed by gRPC only after most of a minute, and
+        until then every call would be sent into the void. Calls under way may end where they are.
+        Connections that are still being made are left to gRPC, which knows when to try again.
+        """
+        if link is self._link and link.connected:
+            self._link = Link(self.endpoint)
+            self._left[link] = asyncio.create_task(self._retire(link))
+
+    async def _retire(self, link: Link) -> None:
+        # A call that is made once more, see `remembering`, begins where it began at first.
+        await asyncio.sleep(2 * self.timeout)
+        await link.close(max(_GRACE_SECONDS, self.timeout))
+        del self._left[link]
 
     @property
     def tiers(self) -> "TierServiceAsyncStub":
         """The stub of TierService."""
-        return self._control()[0]
+        return self.link.control[0]
 
     @property
     def events(self) -> "EventServiceAsyncStub":
         """The stub of EventService."""
-        return self._control()[1]
+        return self.link.control[1]
 
     @property
     def transfers(self) -> "TransferServiceAsyncStub":
         """The stub of TransferService, on the bulk channel."""
-        return self._transfer()[0]
+        return self.link.bulk[0]
 
     @property
     def write_at_once(self) -> "WriteAtOnce":
@@ -86,18 +113,7 @@ class Connection:
 
         A node answers an offer that came with the bytes of all its blocks by one message.
         """
-        return self._transfer()[1]
-
-    def _transfer(self) -> "tuple[TransferServiceAsyncStub, WriteAtOnce]":
-        if self._bulk is None:
-            channel = self._open(bulk=True)
-            at_once: WriteAtOnce = channel.unary_unary(
-                "/kvtier.v1.TransferService/WriteBlocks",
-                request_serializer=WriteBlocksRequest.SerializeToString,
-                response_deserializer=WriteBlocksResponse.FromString,
-            )
-            self._bulk = TransferServiceStub(channel), at_once
-        return self._bulk
+        return self.link.bulk[1]
 
     async def call(
         self,
@@ -186,21 +202,11 @@ class Connection:
         return from_rpc(error, self.endpoint, self.timeout)
 
     async def close(self) -> None:
-        """Close the channels; calls under way are cancelled. Closing twice is harmless."""
+        """Close the connections; calls under way are cancelled. Closing twice is harmless."""
         self._closed = True
-        self._stubs = self._bulk = None
-        while self._channels:
-            await self._channels.pop().close()
-
-    def _control(self) -> "tuple[TierServiceAsyncStub, EventServiceAsyncStub]":
-        if self._stubs is None:
-            channel = self._open(bulk=False)
-            self._stubs = (TierServiceStub(channel), EventServiceStub(channel))
-        return self._stubs
-
-    def _open(self, *, bulk: bool) -> grpc.aio.Channel:
-        if self._closed:
-            raise client_closed(self.endpoint)
-        channel = open_channel(self.endpoint, bulk=bulk)
-        self._channels.append(channel)
-        return channel
+        left, self._left = self._left, {}
+        for task in left.values():
+            task.cancel()
+        await asyncio.gather(*left.values(), return_exceptions=True)
+        for link in (*left, self._link):
+            await link.close()

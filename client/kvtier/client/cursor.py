@@ -17,12 +17,16 @@ class Cursor:
 
     A message is accepted only when it follows on what was accepted before it: `after` equals the
     last `through`, in the same life of the log. So nothing can be missing, and nothing comes twice.
+
+    Attributes:
+        heard: Something of this source came on this stream.
     """
 
     def __init__(self, position: Position | None = None) -> None:
         self._epoch = position.epoch if position is not None else 0
         self._through = position.sequence if position is not None else 0
         self._exact = position is not None
+        self.heard = False
         self._phase = _Phase.OPENED
 
     @property
@@ -37,6 +41,7 @@ class Cursor:
 
     def reopen(self) -> None:
         """Expect a new stream: what an unfinished snapshot brought is worth nothing."""
+        self.heard = False
         self._phase = _Phase.OPENED
 
     def accept(self, message: WatchEventsResponse, kind: str) -> str | None:
@@ -46,6 +51,7 @@ class Cursor:
             message: A message of this source.
             kind: Which of the `kind` fields it has.
         """
+        self.heard = True
         if kind == "reset":
             # Wherever it comes, it starts anew: there is nothing for it to follow on.
             self._epoch, self._through = message.epoch, message.through

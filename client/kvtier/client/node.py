@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -122,4 +123,9 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls):
         request = watch_request(
             positions=positions, tiers=tiers, media=media, namespaces=namespaces, view=view
         )
-        return EventStream(self._connection.events.WatchEvents(request), self._connection.failure)
+        link = self._connection.link
+        return EventStream(
+            link.control[1].WatchEvents(request),
+            self._connection.failure,
+            partial(self._connection.leave, link),
+        )

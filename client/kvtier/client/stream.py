@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
 
+import grpc
 import grpc.aio
 
 from kvtier.client.arguments import build
-from kvtier.client.errors import KvtierError
+from kvtier.client.errors import KvtierError, typed
 from kvtier.v1.block_pb2 import Medium
 from kvtier.v1.event_service_pb2 import (
     EventView,
@@ -49,14 +50,21 @@ class EventStream:
 
     Iteration ends with a `KvtierError` that says why the stream broke; whatever came before is
     delivered first. Close it when it is not read to its end.
+
+    Args:
+        call: The call.
+        failure: Makes the error out of gRPC's.
+        leave: Makes the next calls over another connection.
     """
 
     def __init__(
         self,
         call: grpc.aio.UnaryStreamCall[WatchEventsRequest, WatchEventsResponse],
         failure: Callable[[grpc.aio.AioRpcError], KvtierError],
+        leave: Callable[[], None],
     ) -> None:
         self._call = call
+        self._leave = leave
         # Reading by `call.read()` would lose messages that lie unread when the status comes.
         self._messages = aiter(call)
         self._failure = failure
@@ -73,6 +81,11 @@ class EventStream:
     def cancel(self) -> None:
         """End the call; a reader that waits gets `asyncio.CancelledError`."""
         self._call.cancel()
+
+    def abandon(self) -> None:
+        """End the call, and leave its connection, which brings nothing any more."""
+        self._leave()
+        self.cancel()
 
     async def aclose(self) -> None:
         """End the call."""
@@ -126,8 +139,10 @@ class Listener:
         try:
             message = await anext(self._stream)
         except asyncio.CancelledError:
-            if not self._silent or _cancelled_from_outside():
+            if _cancelled_from_outside():
                 raise
+            if not self._silent:
+                raise typed(grpc.StatusCode.UNAVAILABLE, "", "the connection was closed") from None
             seconds = MISSED_HEARTBEATS * self._interval
             raise SilentError(seconds, heard=self._heard > 0) from None
         finally:
@@ -147,7 +162,7 @@ class Listener:
             await self._sleep(self._interval)
             missed = missed + 1 if self._waiting and self._heard == heard else 0
         self._silent = True
-        self._stream.cancel()
+        self._stream.abandon()
 
 
 def source_state(

@@ -46,8 +46,9 @@ class Watch:
     Iterate over it for `WatchEventsResponse` messages, as the node sends them. Within a source they
     are delivered in order, each once, and none is missing: a stream that breaks, falls silent for
     three heartbeats, or skips a sequence is opened anew from the last position at which the view
-    was complete, after a random pause of at most 5 s. When the node cannot resume there, a reset
-    and a snapshot follow, as the stream's grammar says.
+    was complete, after a random pause of at most 5 s. One that fell silent is opened over a new
+    connection, which the client's other calls use too from then on. When the node cannot resume
+    there, a reset and a snapshot follow, as the stream's grammar says.
 
     What the watch sees of the source itself comes in between, as `State` messages without a tier:
     CONNECTING, SNAPSHOT, LIVE, SUSPECT and DOWN, each when it begins, with a reason. They name the
@@ -142,7 +143,7 @@ class Watch:
             await self._arrived.wait()
         message, position = self._ready.popleft()
         self._room.set()
-        if position is not None:
+        if position is not None and message.node_id in self._cursors:
             self._delivered[message.node_id] = position
         else:
             self._delivered.pop(message.node_id, None)
@@ -273,8 +274,17 @@ class Watch:
 
     def _broke(self, reason: str, *, suspect: bool = False) -> None:
         self.breaks += 1
+        self._leave_out_who_is_gone()
         state = SourceState.SOURCE_STATE_SUSPECT if suspect else SourceState.SOURCE_STATE_DOWN
         self._tell(state, reason)
+
+    def _leave_out_who_is_gone(self) -> None:
+        """Forget a node that said nothing on a stream on which another one spoke in its place."""
+        heard = {node_id for node_id, cursor in self._cursors.items() if cursor.heard}
+        for node_id in self._cursors.keys() - heard if heard else ():
+            del self._cursors[node_id]
+            self._states.pop(node_id, None)
+            self._delivered.pop(node_id, None)
 
     def _tell(self, state: SourceState.ValueType, reason: str) -> None:
         endpoint = self._client.endpoint

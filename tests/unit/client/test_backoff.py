@@ -33,6 +33,17 @@ def test_a_least_pause_is_kept_but_not_beyond_the_cap() -> None:
     assert backoff.next(at_least=60.0) == backoff.cap == 5.0
 
 
+def test_those_who_are_asked_to_wait_do_not_come_back_in_step() -> None:
+    """A node asks everybody for the same pause; the random part comes on top of it."""
+    chance = random.Random(1)
+
+    pauses = [Backoff(base=1.0, random=chance.random).next(at_least=1.0) for _ in range(1000)]
+
+    assert min(pauses) < 1.05
+    assert max(pauses) > 1.95
+    assert all(1 <= pause <= 2 for pause in pauses)
+
+
 def test_reset_starts_over() -> None:
     """After a reset the bound is the first one again."""
     backoff = Backoff(base=0.1, random=lambda: 1.0)

@@ -13,7 +13,7 @@ _CHANGING = {"TouchBlocks", "DeleteBlocks", "ClearTier"}
 
 def test_options_fit_what_a_node_permits() -> None:
     """Pings come each 30 s and only during calls, and a restarted node is noticed within 2 s."""
-    options = dict(channel_options(bulk=False))
+    options = dict(channel_options())
 
     assert options["grpc.keepalive_time_ms"] == 30_000
     assert options["grpc.keepalive_timeout_ms"] == 10_000
@@ -23,15 +23,14 @@ def test_options_fit_what_a_node_permits() -> None:
     assert options["grpc.max_send_message_length"] == 64 << 20
 
 
-def test_bulk_has_a_connection_of_its_own() -> None:
-    """Only the bulk channel keeps its connection to itself."""
-    assert dict(channel_options(bulk=True))["grpc.use_local_subchannel_pool"] == 1
-    assert dict(channel_options(bulk=False))["grpc.use_local_subchannel_pool"] == 0
+def test_a_channel_shares_its_connection_with_no_other() -> None:
+    """Else a channel that is opened in the place of a dead one would get its connection."""
+    assert dict(channel_options())["grpc.use_local_subchannel_pool"] == 1
 
 
 def test_only_calls_that_may_be_repeated_are() -> None:
     """What would count twice is left out of the retry policy, as are streams."""
-    config = json.loads(str(dict(channel_options(bulk=False))["grpc.service_config"]))
+    config = json.loads(str(dict(channel_options())["grpc.service_config"]))
     (method_config,) = config["methodConfig"]
 
     names = {entry["method"] for entry in method_config["name"]}
@@ -43,7 +42,7 @@ def test_only_calls_that_may_be_repeated_are() -> None:
 
 def test_every_unary_call_is_classified() -> None:
     """A new call has to be listed as repeatable or as changing something."""
-    config = json.loads(str(dict(channel_options(bulk=False))["grpc.service_config"]))
+    config = json.loads(str(dict(channel_options())["grpc.service_config"]))
     repeated = {entry["method"] for entry in config["methodConfig"][0]["name"]}
     methods = {method.name for method in DESCRIPTOR.services_by_name["TierService"].methods}
 

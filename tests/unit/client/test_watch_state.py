@@ -16,11 +16,13 @@ from kvtier.wire.errors import Reason, exhausted, invalid, not_found
 from .fakes import FakeNode, play
 from .manual_time import ManualTime
 from .messages import Script, stored
+from .proxying import settle
 from .watching import (
     BROKEN,
     CONNECTING,
     DOWN,
     LIVE,
+    SNAPSHOT,
     SUSPECT,
     hold,
     is_state,
@@ -46,6 +48,30 @@ async def test_a_node_that_comes_back_on_its_address_is_found_again() -> None:
             await until(watch, is_state(LIVE))
 
         await watch.close()
+
+
+async def test_a_node_that_was_replaced_at_its_address_is_not_told_of_any_more(
+    node: FakeNode, client: NodeClient
+) -> None:
+    """What becomes of the next node there says nothing of the first, and it is not asked for."""
+    old, new, gap = Script("old"), Script("new"), Script("new", through=5)
+    node.on(
+        "WatchEvents",
+        play(*old.start(stored(1)), then=BROKEN),
+        hold(*new.start(), gap.batch(stored(2))),
+        hold(new.synced(0)),
+    )
+
+    async with open_watch(client) as watch:
+        found = [message for _ in range(3) for message in await until(watch, is_state(LIVE))]
+        positions = watch.positions
+
+    told = [(each.node_id, each.state.source) for each in found if each.state.source]
+    assert [state for name, state in told if name == "old"] == [SNAPSHOT, LIVE, DOWN]
+    assert [state for name, state in told if name == "new"] == [SNAPSHOT, LIVE, SUSPECT, LIVE]
+    assert [each.node_id for each in positions] == ["new"]
+    asked = [[each.node_id for each in one.positions] for one in node.requests("WatchEvents")]
+    assert asked == [[], ["old"], ["new"]]
 
 
 async def test_down_is_told_once_and_names_the_address() -> None:
@@ -245,9 +271,10 @@ async def test_pauses_grow_to_the_cap_and_shrink_after_a_good_stream(
     def pauses() -> list[float]:
         return [each for each in time.asked if each < 600]
 
-    while len(pauses()) < 8:
-        await asyncio.sleep(0.01)
-        time.advance((pauses() or [0.0])[-1])
+    for asked in range(1, 9):
+        await settle(lambda: len(pauses()) == asked)  # noqa: B023 - awaited at once
+        if asked < 8:
+            time.advance(pauses()[-1])
     assert pauses() == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
 
     after, over = Script(), asyncio.Event()
@@ -260,7 +287,7 @@ async def test_pauses_grow_to_the_cap_and_shrink_after_a_good_stream(
 
     node.on("WatchEvents", good, hold(after.synced(0), after.batch(stored(1))))
     time.advance(5.0)
-    await asyncio.sleep(0.1)
+    await settle(lambda: len(node.requests("WatchEvents")) == 9)
     time.advance(60.0)
     over.set()
     while not reading.done():
