@@ -38,7 +38,7 @@ async def test_a_child_and_a_grandchild_without_a_parent_are_found(
 
     for block in CHAIN[1:]:
         key = BlockKey(fingerprint, 0, b"", block_hash(block))
-        assert view.index.locate(key) == [(name, "cpu0")]
+        assert view.index.locate(key) == ((name, "cpu0"),)
     whole = [block_hash(block) for block in CHAIN]
     assert view.index.prefix(fingerprint, 0, b"", whole).nodes == {name: 0}
     assert view.index.prefix(fingerprint, 0, b"", whole[1:]).nodes == {name: 2}

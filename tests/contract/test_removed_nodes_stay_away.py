@@ -62,13 +62,15 @@ def test_queued_events_do_not_bring_a_node_back() -> None:
     assert index.position("other") is not None
 
 
-def test_a_node_comes_back_with_a_reset_of_its_own() -> None:
+def test_a_node_that_is_welcome_again_comes_back_with_a_reset_of_its_own() -> None:
     """Then it is followed as any other, and holds what it says from then on."""
     index, gone = BlockIndex(), Script("gone")
     known(index, gone)
     index.forget("gone")
     index.apply(gone.batch(stored(7)))
 
+    index.welcome("gone")
+    index.apply(gone.batch(stored(8)))
     for message in gone.start(stored(3)):
         index.apply(message)
     index.apply(gone.batch(stored(4)))

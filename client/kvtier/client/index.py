@@ -16,7 +16,7 @@ from kvtier.v1.event_service_pb2 import (
 )
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.wire.hashes import split_hashes
-from kvtier.wire.namespaces import fingerprint, problem
+from kvtier.wire.namespaces import MAX_SCOPE_BYTES, fingerprint, problem
 
 _NO_LIMIT = 1 << 63
 # Blocks to sweep after a message, at least: a millisecond of work.
@@ -325,6 +325,8 @@ class BlockIndex:
         namespace = self._namespaces.get(event.namespace)
         if namespace is None:
             raise ValueError("the namespace was not described")
+        if event.group >= len(namespace.block_bytes) or len(event.scope) > MAX_SCOPE_BYTES:
+            raise ValueError("there is no such group, or no such scope")
         hashes = split_hashes(event.block_hashes, namespace.hash_width)
         distinct = set(hashes)
         if not distinct:

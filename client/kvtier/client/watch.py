@@ -283,6 +283,7 @@ class Watch:
         heard = {node_id for node_id, cursor in self._cursors.items() if cursor.heard}
         for node_id in self._cursors.keys() - heard if heard else ():
             del self._cursors[node_id]
+            self._heard.pop(node_id, None)
             self._states.pop(node_id, None)
             self._delivered.pop(node_id, None)
 
