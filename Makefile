@@ -61,8 +61,9 @@ breaking: $(VENV)/.test ## Check that the API still serves the clients of the re
 chart: $(VENV)/.test ## Lint and render the Helm chart
 	pytest tests/chart $(ARGS)
 
-bench: $(VENV)/.run ## Measure what the bookkeeping costs
-	python benchmarks/bookkeeping.py $(ARGS)
+bench: $(VENV)/.run ## Measure what a tier's bookkeeping and an index of many nodes cost
+	python benchmarks/bookkeeping.py
+	python benchmarks/index.py
 
 bench-events: $(VENV)/.bench ## Measure what events cost, beside vLLM's with VLLM=wheel or folder
 	python -m benchmarks.events $(if $(VLLM),--vllm '$(VLLM)') $(ARGS)

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple, Protocol
 
 from kvtier.cli.arrival import Arrival
+from kvtier.cli.checking.difference import Blocks
+from kvtier.cli.checking.journal import Journal
 from kvtier.cli.described import Described
-from kvtier.cli.difference import Blocks
 from kvtier.cli.exit import CommandError
-from kvtier.cli.journal import Journal
 from kvtier.client import BlockIndex, NodeClient, Watch
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
 from kvtier.wire.errors import KvtierError

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
+from kvtier.cli.checking.verify import compare
 from kvtier.cli.exit import CommandError
 from kvtier.cli.follow import Follower, TierKey, following
 from kvtier.cli.hashing import HASH_WIDTH, block_hash, payload
 from kvtier.cli.trace import TOKENS_PER_BLOCK, Request
-from kvtier.cli.verify import compare
 from kvtier.client import NodeClient
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.namespace_pb2 import Namespace

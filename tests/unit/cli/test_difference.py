@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kvtier.cli.difference import Blocks, Difference, Facts, Touched, differ
+from kvtier.cli.checking.difference import Blocks, Difference, Facts, Touched, differ
 from kvtier.client import BlockKey
 
 TIER = "cpu0"

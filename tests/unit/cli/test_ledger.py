@@ -2,9 +2,9 @@
 
 import pytest
 
-from kvtier.cli.difference import Facts
+from kvtier.cli.checking.difference import Facts
+from kvtier.cli.checking.ledger import Ledger
 from kvtier.cli.exit import CommandError
-from kvtier.cli.ledger import Ledger
 from kvtier.cli.trace import TOKENS_PER_BLOCK
 from kvtier.client import BlockKey
 from kvtier.v1.event_service_pb2 import (

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kvtier.cli.comparison import Comparison
+from kvtier.cli.checking.comparison import Comparison
+from kvtier.cli.checking.ledger import Ledger
+from kvtier.cli.checking.verdict import Verdict
+from kvtier.cli.checking.verify import compare
 from kvtier.cli.follow import Follower, View
-from kvtier.cli.ledger import Ledger
 from kvtier.cli.trace import TOKENS_PER_BLOCK
-from kvtier.cli.verdict import Verdict
-from kvtier.cli.verify import compare
 from kvtier.client import InvalidArgumentError
 from kvtier.client.arguments import bad_argument
 from kvtier.v1.block_pb2 import BlockSet, Position

@@ -5,17 +5,17 @@ from typing import Any, NamedTuple
 
 import click
 
+from kvtier.cli.checking.ledger import Ledger
+from kvtier.cli.checking.observe import Wanted
+from kvtier.cli.checking.verdict import Verdict
+from kvtier.cli.checking.verify import compare
 from kvtier.cli.connect import connected, find_namespace, raise_first
 from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.follow import following
-from kvtier.cli.ledger import Ledger
-from kvtier.cli.observe import Wanted
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Printer, Record, printing
 from kvtier.cli.output.table import table_lines
 from kvtier.cli.run import run
-from kvtier.cli.verdict import Verdict
-from kvtier.cli.verify import compare
 from kvtier.client import NodeClient
 
 _PAUSE = 1.0

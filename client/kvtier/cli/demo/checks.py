@@ -3,11 +3,11 @@
 import random
 from collections.abc import Mapping
 
+from kvtier.cli.checking.verify import compare
 from kvtier.cli.demo.plan import Plan
 from kvtier.cli.demo.rounds import Rounds
 from kvtier.cli.demo.sample import load_sample
 from kvtier.cli.demo.screen import Check
-from kvtier.cli.verify import compare
 from kvtier.client import NodeClient
 
 _SAMPLE = 64

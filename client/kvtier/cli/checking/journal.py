@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kvtier.cli.checking.difference import Touched
 from kvtier.cli.described import Described
-from kvtier.cli.difference import Touched
 from kvtier.client import BlockKey
 from kvtier.v1.event_service_pb2 import BlockRemoved, BlockStored, WatchEventsResponse
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kvtier.cli.difference import Difference
+from kvtier.cli.checking.difference import Difference
 from kvtier.v1.block_pb2 import Position
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kvtier.cli.arrival import Arrival
+from kvtier.cli.checking.difference import Blocks, Facts
+from kvtier.cli.checking.journal import Journal
 from kvtier.cli.described import Described, broken
-from kvtier.cli.difference import Blocks, Facts
-from kvtier.cli.journal import Journal
 from kvtier.client import BlockKey
 from kvtier.v1.event_service_pb2 import (
     BlockStored,

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from kvtier.cli.comparison import Comparison, TierComparison
-from kvtier.cli.difference import Facts
+from kvtier.cli.checking.comparison import Comparison, TierComparison
+from kvtier.cli.checking.difference import Facts
+from kvtier.cli.checking.ledger import Contradiction, Ledger
 from kvtier.cli.exit import CommandError, ExitCode
-from kvtier.cli.ledger import Contradiction, Ledger
 from kvtier.cli.output import Record
 from kvtier.cli.position import position_text
 from kvtier.client import BlockKey

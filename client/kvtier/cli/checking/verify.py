@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from kvtier.cli.comparison import Comparison, TierComparison
-from kvtier.cli.difference import Difference
+from kvtier.cli.checking.comparison import Comparison, TierComparison
+from kvtier.cli.checking.difference import Difference
+from kvtier.cli.checking.observe import EVERYTHING, Observer, Wanted
 from kvtier.cli.follow import View
-from kvtier.cli.observe import EVERYTHING, Observer, Wanted
 from kvtier.client import NodeClient
 
 _ROUNDS = 20
@@ -14,7 +14,7 @@ _ROUNDS = 20
 async def compare(client: NodeClient, view: View, wanted: Wanted = EVERYTHING) -> Comparison:
     """Compare a view of a node's tiers with the node's own listing.
 
-    The node may be at work: see `kvtier.cli.difference` for what counts as a difference then.
+    The node may be at work: `kvtier.cli.checking.difference` says what counts as a difference then.
 
     All wanted tiers are listed once. Blocks that differ but that events told of meanwhile are
     looked up again, in up to 20 rounds, until none is open; each round is shorter than the last.

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kvtier.cli.comparison import TierComparison
-from kvtier.cli.difference import Blocks, Facts, Touched, differ
+from kvtier.cli.checking.comparison import TierComparison
+from kvtier.cli.checking.difference import Blocks, Facts, Touched, differ
 from kvtier.cli.follow import View
 from kvtier.client import BlockKey, InvalidArgumentError, NodeClient, NotFoundError
 from kvtier.v1.block_pb2 import BlockSet, Position

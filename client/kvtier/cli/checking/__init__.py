@@ -1,0 +1,1 @@
+"""Comparing what events tell with what nodes list."""
