@@ -25,6 +25,26 @@ Send = Callable[[bytes | Message], Awaitable[None]]
 Parse = Callable[[bytes], Any]
 
 
+class Sender:
+    """Sends the responses of one streaming call.
+
+    Args:
+        context: gRPC's side of the call.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def __call__(self, message: bytes | Message) -> None:
+        """Send one response; waits as long as the peer does not read."""
+        await self._context.write(encode(message))
+
+    def when_over(self, act: Callable[[], None]) -> None:
+        """Call back when the call is over: its status is on its way, or the peer is gone."""
+        # The stubs want a class of theirs that does not exist.
+        self._context.add_done_callback(lambda _: act())  # type: ignore[arg-type]
+
+
 def add_service(
     server: grpc.aio.Server,
     descriptor: ServiceDescriptor,
@@ -38,8 +58,7 @@ def add_service(
         descriptor: The service.
         servicer: Has a method in snake_case for each RPC. A unary one takes the request and returns
             the response, as a message or encoded, or a coroutine of it. A streaming one is a
-            coroutine that takes the request, or an iterator of requests, and a function that sends
-            one response.
+            coroutine that takes the request, or an iterator of requests, and a `Sender`.
         before: Called before each call.
     """
     handlers = {
@@ -107,7 +126,7 @@ def _streaming(parse: Parse, act: Callable[..., Any], before: Callable[[], None]
             request = parse(await _only(incoming))
             before()
             await context.send_initial_metadata(())
-            await act(request, _sender(context))
+            await act(request, Sender(context))
         except Exception as error:  # noqa: BLE001 - every failure becomes a status
             await _abort(context, error)
 
@@ -122,7 +141,7 @@ def _bidirectional(parse: Parse, act: Callable[..., Any], before: Callable[[], N
 
         try:
             before()
-            await act(requests(), _sender(context))
+            await act(requests(), Sender(context))
         except Exception as error:  # noqa: BLE001 - every failure becomes a status
             await _abort(context, error)
 
@@ -134,13 +153,6 @@ async def _only(incoming: AsyncIterator[bytes]) -> bytes:
     async for data in incoming:
         return data
     raise invalid("the call brought no request; send one message")
-
-
-def _sender(context: Context) -> Send:
-    async def send(message: bytes | Message) -> None:
-        await context.write(encode(message))
-
-    return send
 
 
 async def _abort(context: Context, error: Exception) -> None:
