@@ -22,6 +22,7 @@ from .wire import refusal, until
 
 # A client whose transport takes in little more than it has read.
 NARROW = [("grpc.http2.lookahead_bytes", 16 << 10), ("grpc.http2.bdp_probe", 0)]
+CHAINS = 24
 EVENTS = {"message_bytes": "4KiB", "linger": 0, "heartbeat_interval": 0.1}
 
 
@@ -37,7 +38,7 @@ async def narrow_stream(endpoint: str) -> AsyncIterator[Any]:
 
 async def a_large_snapshot(node: Serving) -> None:
     """Store more than a transport takes in unread."""
-    for chain in range(8):
+    for chain in range(CHAINS):
         await node.store(*((chain, place) for place in range(1000)))
 
 
@@ -75,7 +76,7 @@ async def test_a_watch_waits_for_a_place_among_the_followers(serve: Serve) -> No
 async def test_a_watch_waits_for_a_place_among_the_snapshots(serve: Serve) -> None:
     """Who takes nothing of a snapshot is sent off with a reason, and its place is given away."""
     node = await serve(
-        cpu_tier(8000),
+        cpu_tier(1000 * CHAINS),
         limits={"snapshots": 1},
         events={**EVENTS, "snapshot_stall_timeout": 1.5},
     )
@@ -124,7 +125,7 @@ async def test_a_watch_that_nobody_reads_is_sent_off_and_comes_back(serve: Serve
 
 async def test_three_resets_without_synced_end_a_stream(serve: Serve) -> None:
     """Who is too slow for any snapshot is told so, and may come back."""
-    node = await serve(cpu_tier(8001), events={**EVENTS, "max_batches": 4})
+    node = await serve(cpu_tier(1000 * CHAINS + 1), events={**EVENTS, "max_batches": 4})
     await a_large_snapshot(node)
     kinds: list[str] = []
 
