@@ -22,7 +22,7 @@ from .wire import refusal, until
 
 # A client whose transport takes in little more than it has read.
 NARROW = [("grpc.http2.lookahead_bytes", 16 << 10), ("grpc.http2.bdp_probe", 0)]
-CHAINS = 24
+CHAINS = 16
 EVENTS = {"message_bytes": "4KiB", "linger": 0, "heartbeat_interval": 0.1}
 
 
@@ -132,7 +132,7 @@ async def test_three_resets_without_synced_end_a_stream(serve: Serve) -> None:
     async def keep_it_lagging(message: WatchEventsResponse) -> None:
         kinds.append(message.WhichOneof("kind") or "")
         for turn in range(8):
-            await node.store((len(kinds), turn))
+            await node.store(("new", len(kinds), turn))
 
     async with narrow_stream(node.endpoint) as call:
         error = await ending(call, keep_it_lagging)
