@@ -55,7 +55,7 @@ async def ending(call: Any) -> tuple[str, str]:
     return code.name, decode_details(code, "", trailers).reason
 
 
-async def _stay(endpoint: str, number: int, reads: int) -> None:
+async def _stay(endpoint: str, number: int, reads: int = 1) -> None:
     async with crowd(endpoint, number, reads) as calls:
         _say("following")
         if not await asyncio.to_thread(sys.stdin.readline):
