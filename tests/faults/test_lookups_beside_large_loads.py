@@ -18,7 +18,7 @@ from .processes import ENVIRONMENT, end
 
 ROOT = Path(__file__).parents[2]
 LOADS = 10
-# What is asked for is 0.2 s for 99 of 100 on a machine of one's own. Tests share theirs with others,
+# What is asked for is 0.2 s for 99 of 100 on an idle machine. Tests share theirs with others,
 # which may hold up a few lookups for a second; most of them still see what the node does.
 SOON = 0.5
 
