@@ -57,7 +57,8 @@ class EventServiceServicer(object):
         Errors:
         - INVALID_ARGUMENT: a position, tier, medium or namespace fingerprint that is malformed.
         - NOT_FOUND: a tier filter names a tier that the node does not have.
-        - RESOURCE_EXHAUSTED: too many followers, or three resets without a synced between them.
+        - RESOURCE_EXHAUSTED: too many followers, or too many that are sent a snapshot; no message was
+        read for too long; or three resets without a synced between them.
         - UNAVAILABLE: the node is draining; every event was sent before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

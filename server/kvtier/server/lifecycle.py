@@ -114,6 +114,8 @@ class TierServer:
             heartbeat_interval=events.heartbeat_interval,
             linger=events.linger,
             message_bytes=events.message_bytes,
+            stall_timeout=events.stall_timeout,
+            snapshot_stall_timeout=events.snapshot_stall_timeout,
         )
         watching = EventService(
             self.node, pace, max_followers=limits.followers, max_snapshots=limits.snapshots

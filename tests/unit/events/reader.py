@@ -1,6 +1,7 @@
 """A follower that the test can stop from reading, and that remembers what it was sent."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kvtier.server.events.follower import Pace
@@ -22,6 +23,29 @@ def serve(
     )
 
 
+class Call:
+    """The way back to one follower.
+
+    Args:
+        take: Takes each message.
+    """
+
+    def __init__(self, take: Callable[[bytes], Awaitable[None]]) -> None:
+        self._take = take
+        self._at_the_end: list[Callable[[], None]] = []
+
+    def __call__(self, message: bytes) -> Awaitable[None]:
+        return self._take(message)
+
+    def when_over(self, act: Callable[[], None]) -> None:
+        self._at_the_end.append(act)
+
+    def end(self) -> None:
+        """Have the status taken too."""
+        while self._at_the_end:
+            self._at_the_end.pop()()
+
+
 class Reader:
     """One follower of a service.
 
@@ -32,6 +56,7 @@ class Reader:
         fold: The view folded from them.
         error: What the stream ended with.
         delay: How long reading one message takes, in seconds.
+        call: The way back to it, which ends with its status, or when it leaves.
     """
 
     def __init__(self, service: EventService, *, fold: Fold | None = None, **request: Any) -> None:
@@ -42,6 +67,7 @@ class Reader:
         self.fold = fold or Fold(filtered=filtered)
         self.error: KvtierError | None = None
         self.delay = 0.0
+        self.call = Call(self._take)
         self._reading = asyncio.Event()
         self._reading.set()
         self._service = service
@@ -50,7 +76,7 @@ class Reader:
 
     @property
     def ended(self) -> bool:
-        return self._task is None or self._task.done()
+        return self.error is not None or self._task is None or self._task.done()
 
     @property
     def kinds(self) -> list[str]:
@@ -83,6 +109,11 @@ class Reader:
         while kind not in self.kinds:  # noqa: ASYNC110 - each turn of the loop counts
             await asyncio.sleep(turn)
 
+    async def until_through(self, sequence: int, turn: float = 0) -> None:
+        """Wait until a sequence is accounted for, looking every turn of so many seconds."""
+        while self.fold.through < sequence and not self.ended:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(turn)
+
     async def until_next(self, kind: str) -> None:
         """Wait for another message of a kind."""
         seen = self.kinds.count(kind)
@@ -91,9 +122,12 @@ class Reader:
 
     async def _watch(self, request: WatchEventsRequest) -> None:
         try:
-            await self._service.watch_events(request, self._take)
+            await self._service.watch_events(request, self.call)
         except KvtierError as error:
             self.error = error
+            await self._reading.wait()
+        finally:
+            self.call.end()
 
     async def _take(self, message: bytes) -> None:
         await self._reading.wait()

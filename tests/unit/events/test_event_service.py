@@ -9,7 +9,7 @@ from kvtier.v1.event_service_pb2 import WatchEventsRequest
 from kvtier.wire.errors import KvtierError
 
 from .fakes import FakeNode, block, space_of
-from .reader import Reader, serve
+from .reader import Call, Reader, serve
 from .timing import side_by_side
 from .virtual_time import virtual_time
 
@@ -25,7 +25,7 @@ async def test_followers_are_counted_while_they_are_there() -> None:
 
     async def fail() -> None:
         with pytest.raises(ConnectionError):
-            await service.watch_events(WatchEventsRequest(), broken)
+            await service.watch_events(WatchEventsRequest(), Call(broken))
 
     leaving, staying = Reader(service).start(), Reader(service).start()
     await asyncio.sleep(0.1)
@@ -33,7 +33,7 @@ async def test_followers_are_counted_while_they_are_there() -> None:
     await leaving.leave()
     await fail()
     with pytest.raises(KvtierError):
-        await service.watch_events(WatchEventsRequest(tiers=["none"]), broken)
+        await service.watch_events(WatchEventsRequest(tiers=["none"]), Call(broken))
 
     assert both == 2
     assert node.followers == 1

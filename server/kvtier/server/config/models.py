@@ -155,6 +155,16 @@ class EventsConfig(_Settings):
         description="Bytes at which a message to a follower is full. Clients of any make accept "
         "messages of 4 MiB.",
     )
+    stall_timeout: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(
+        default=60.0,
+        description="How long a follower may leave a message unread, in seconds; then its stream "
+        "ends with FOLLOWER_STALLED.",
+    )
+    snapshot_stall_timeout: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(
+        default=10.0,
+        description="The same while it is sent a snapshot, in seconds: it keeps others from one "
+        "of the few places for snapshots.",
+    )
 
 
 class NodeConfig(_Settings):

@@ -29,14 +29,15 @@ class Pace:
             five times as long while sending takes more than a fifth of it. The first message after
             a quiet time goes at once.
         message_bytes: Size at which a message is full.
-        stall_timeout: How long a follower may take no message while it is sent a snapshot, in
-            seconds.
+        stall_timeout: How long a follower may take no message, in seconds.
+        snapshot_stall_timeout: The same while it is sent a snapshot, in seconds.
     """
 
     heartbeat_interval: float = 1.0
     linger: float = 0.002
     message_bytes: int = 256 << 10
-    stall_timeout: float = 10.0
+    stall_timeout: float = 60.0
+    snapshot_stall_timeout: float = 10.0
 
 
 def reset_reason(log: EventLog, position: Position) -> ResetReason.ValueType | None:
@@ -124,9 +125,9 @@ class Follower:
         for _ in range(_RESETS_AT_MOST - 1):
             try:
                 async with self._slots.take():
-                    self._line.patience = self._pace.stall_timeout
+                    self._line.patience = self._pace.snapshot_stall_timeout
                     await self._send_snapshot(reason)
-                self._line.patience = None
+                self._line.patience = self._pace.stall_timeout
             except Lagged:
                 reason = ResetReason.RESET_REASON_LAGGED
             else:

@@ -9,7 +9,6 @@ from kvtier.server.events.filter import EventFilter
 from kvtier.server.events.messages import Messages
 from kvtier.server.events.source import EventSource
 from kvtier.v1.event_service_pb2 import ResetReason
-from kvtier.wire.errors import Reason, exhausted
 
 Send: TypeAlias = Callable[[bytes], Awaitable[None]]
 
@@ -22,21 +21,29 @@ class Line:
         messages: Encodes messages about its log.
         wanted: The follower's filter.
         send: Sends one message; waits as long as the follower does not read.
+        patience: How long one message may wait to be read, in seconds.
 
     Attributes:
         told: The position that the follower's last message accounted for.
         last_sent: When it was sent, in the loop's time.
         last_progress: When the follower last learned how far the log has come.
-        patience: How long one message may wait to be read, in seconds; None means for ever. When it
-            is over, whatever was to be sent raises RESOURCE_EXHAUSTED.
+        patience: How long one message may wait to be read, in seconds; `Stall` sees to it.
+        waits_since: Since when a message waits to be read, in the loop's time; None when none does.
     """
 
     def __init__(
-        self, source: EventSource, messages: Messages, wanted: EventFilter, send: Send
+        self,
+        source: EventSource,
+        messages: Messages,
+        wanted: EventFilter,
+        send: Send,
+        patience: float,
     ) -> None:
+        self._clock = asyncio.get_running_loop().time
         self.told = source.log.head
-        self.last_sent = self.last_progress = asyncio.get_running_loop().time()
-        self.patience: float | None = None
+        self.last_sent = self.last_progress = self._clock()
+        self.patience = patience
+        self.waits_since: float | None = None
         self._source = source
         self._messages = messages
         self._wanted = wanted
@@ -89,14 +96,7 @@ class Line:
         self.last_progress = self.last_sent
 
     async def _write(self, message: bytes) -> None:
-        try:
-            async with asyncio.timeout(self.patience):
-                await self._send(message)
-        except TimeoutError:
-            raise exhausted(
-                f"no message of the snapshot was read for {self.patience:g} s; "
-                "read faster, or ask for fewer tiers or namespaces",
-                Reason.RESET_LIMIT,
-                retry_after=1.0,
-            ) from None
-        self.last_sent = asyncio.get_running_loop().time()
+        self.waits_since = self._clock()
+        await self._send(message)
+        self.waits_since = None
+        self.last_sent = self._clock()

@@ -37,7 +37,7 @@ class SnapshotSlots:
             raise exhausted(
                 f"{self._limit} followers are being sent a snapshot, which is the limit; "
                 "connect again in a moment",
-                Reason.FOLLOWER_LIMIT,
+                Reason.SNAPSHOT_LIMIT,
                 retry_after=1.0,
             ) from None
         try:

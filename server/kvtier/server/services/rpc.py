@@ -3,12 +3,17 @@
 gRPC itself answers UNKNOWN to a request that it cannot parse and to any exception, and leaves a
 call without a request open for ever. So every handler is registered as one of a stream of requests,
 and without gRPC's serializers: this module reads, parses, and turns every outcome into a status.
+
+Full collections of garbage are rare, so no call may leave circles with its messages in them: it is
+read by the context, since gRPC's iterator is part of a circle, and ended by an error that leads to
+nothing of it.
 """
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import grpc
 import structlog
@@ -23,6 +28,27 @@ _log = structlog.get_logger(__name__)
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Send = Callable[[bytes | Message], Awaitable[None]]
 Parse = Callable[[bytes], Any]
+T = TypeVar("T")
+
+
+class Sender:
+    """Sends the responses of one streaming call.
+
+    Args:
+        context: gRPC's side of the call.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def __call__(self, message: bytes | Message) -> None:
+        """Send one response; waits as long as the peer does not read."""
+        await self._context.write(encode(message))
+
+    def when_over(self, act: Callable[[], None]) -> None:
+        """Call back when the call is over: its status is on its way, or the peer is gone."""
+        # The stubs want a class of theirs that does not exist.
+        self._context.add_done_callback(lambda _: act())  # type: ignore[arg-type]
 
 
 def add_service(
@@ -38,8 +64,7 @@ def add_service(
         descriptor: The service.
         servicer: Has a method in snake_case for each RPC. A unary one takes the request and returns
             the response, as a message or encoded, or a coroutine of it. A streaming one is a
-            coroutine that takes the request, or an iterator of requests, and a function that sends
-            one response.
+            coroutine that takes the request, or an iterator of requests, and a `Sender`.
         before: Called before each call.
     """
     handlers = {
@@ -88,64 +113,63 @@ def _parser(method: MethodDescriptor) -> Parse:
 def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
     waits = iscoroutinefunction(act)
 
-    async def handle(incoming: AsyncIterator[bytes], context: Context) -> bytes:
-        try:
-            request = parse(await _only(incoming))
-            before()
-            response = act(request)
-            return encode(await response if waits else response)
-        except Exception as error:
-            await _abort(context, error)
-            raise
+    async def call(context: Context) -> bytes:
+        request = parse(await _only(context))
+        before()
+        response = act(request)
+        return encode(await response if waits else response)
 
-    return handle
+    return partial(_answer, call)
 
 
 def _streaming(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
-    async def handle(incoming: AsyncIterator[bytes], context: Context) -> None:
-        try:
-            request = parse(await _only(incoming))
-            before()
-            await context.send_initial_metadata(())
-            await act(request, _sender(context))
-        except Exception as error:  # noqa: BLE001 - every failure becomes a status
-            await _abort(context, error)
+    async def call(context: Context) -> None:
+        request = parse(await _only(context))
+        before()
+        await context.send_initial_metadata(())
+        await act(request, Sender(context))
 
-    return handle
+    return partial(_answer, call)
 
 
 def _bidirectional(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
-    async def handle(incoming: AsyncIterator[bytes], context: Context) -> None:
-        async def requests() -> AsyncIterator[Any]:
-            async for data in incoming:
-                yield parse(data)
+    async def requests(context: Context) -> AsyncIterator[Any]:
+        while (data := await context.read()) is not grpc.aio.EOF:
+            yield parse(data)
 
-        try:
-            before()
-            await act(requests(), _sender(context))
-        except Exception as error:  # noqa: BLE001 - every failure becomes a status
-            await _abort(context, error)
+    async def call(context: Context) -> None:
+        before()
+        await act(requests(context), Sender(context))
 
-    return handle
+    return partial(_answer, call)
 
 
-async def _only(incoming: AsyncIterator[bytes]) -> bytes:
+async def _answer(
+    call: Callable[[Context], Awaitable[T]], _incoming: object, context: Context
+) -> T:
+    """Handle a call; every failure becomes a status."""
+    try:
+        return await call(context)
+    except Exception as error:  # noqa: BLE001 - as the docstring says
+        # Not the error, which leads to all that the call had: the peer may take its time.
+        status = _status(error)
+    try:
+        await context.abort(*status)
+    finally:
+        # The context keeps what abort raises, and that keeps this frame.
+        del context
+
+
+async def _only(context: Context) -> Any:
     """Return the request of a call that has one."""
-    async for data in incoming:
-        return data
-    raise invalid("the call brought no request; send one message")
+    data = await context.read()
+    if data is grpc.aio.EOF:
+        raise invalid("the call brought no request; send one message")
+    return data
 
 
-def _sender(context: Context) -> Send:
-    async def send(message: bytes | Message) -> None:
-        await context.write(encode(message))
-
-    return send
-
-
-async def _abort(context: Context, error: Exception) -> None:
-    if isinstance(error, grpc.aio.AbortError):
-        raise error
+def _status(error: Exception) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes]]]:
+    """Return what the caller is told of a failure: code, message and trailers."""
     if not isinstance(error, KvtierError):
         _log.error("a call failed inside the server", exc_info=error)
         error = KvtierError(
@@ -153,5 +177,4 @@ async def _abort(context: Context, error: Exception) -> None:
             Reason.INTERNAL,
             "the server failed; its log has the details",
         )
-    trailers = ((DETAILS_TRAILER, encode_details(error)),)
-    await context.abort(error.code, error.message, trailers)
+    return error.code, error.message, ((DETAILS_TRAILER, encode_details(error)),)

@@ -29,6 +29,9 @@ async def while_time_is_left(waiting: Awaitable[T], seconds_left: SecondsLeft) -
         return task.result()
     finally:
         task.cancel()
+        # What the task raised leads to this frame: a circle that would keep the peer's messages
+        # until the next full collection, which is rare.
+        del task
 
 
 async def patiently(incoming: AsyncIterator[T], seconds_left: SecondsLeft) -> AsyncIterator[T]:
