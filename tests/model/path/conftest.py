@@ -10,7 +10,7 @@ from kvtier.server.operations import listing
 from kvtier.server.tiers import scan
 
 # A follower's transport takes in no more than this before it is read.
-_NARROW = [("grpc.http2.lookahead_bytes", 16 << 10), ("grpc.http2.bdp_probe", 0)]
+_NARROW = [("grpc.http2.lookahead_bytes", 2 << 10), ("grpc.http2.bdp_probe", 0)]
 # Slots of one slice of a snapshot: a tier of some blocks has several.
 _SLICE = 8
 

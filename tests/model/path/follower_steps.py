@@ -5,6 +5,8 @@ from random import Random
 from .store_steps import clear_on, delete_on, flood, some_node, store_at_once, store_on
 from .world import FILTERS, MOST_GUESTS, World
 
+# Stores that make a snapshot of more bytes than a connection takes in unread.
+_ENOUGH_FOR_PAGES = 8
 _CHANGES = (store_on, store_on, delete_on, delete_on, clear_on)
 
 
@@ -70,14 +72,16 @@ async def miss_too_much(world: World, random: Random) -> str:
 async def break_a_snapshot(world: World, random: Random) -> str:
     """Stall in the midst of a snapshot, change what it told, and go on with it or break it off."""
     node = some_node(world, random)
+    for _ in range(_ENOUGH_FOR_PAGES):
+        await store_on(node, random)
     guest = await world.join(random.choice(FILTERS[:3]), [node])
     (following,) = guest.followings
     relay = following.relay
-    relay.stall_after(random.randint(200, 3000))
+    relay.stall_after(random.randint(100, 1500))
     following.come()
     while not relay.stalled:
         await store_on(node, random)
-    for _ in range(random.randint(1, 12)):
+    for _ in range(random.randint(1, 25)):
         await random.choice(_CHANGES)(node, random)
     broken = random.random() < 0.6
     if broken:

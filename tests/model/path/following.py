@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from kvtier.client import BlockIndex, NodeClient, Watch
+from kvtier.client import BlockIndex, NodeClient, Quality, Watch
 from kvtier.v1.block_pb2 import Position
 from kvtier.v1.event_service_pb2 import NodePosition
 
@@ -65,6 +65,11 @@ class Following:
         self.auditor.at(node_id, epoch, _FAR_AHEAD)
         position = Position(epoch=epoch, sequence=_FAR_AHEAD)
         self._positions = [NodePosition(node_id=node_id, position=position)]
+
+    @property
+    def trusts(self) -> bool:
+        """Whether the view counts as what the node holds."""
+        return self._index.quality(self.node.node_id) is Quality.EXACT
 
     def check(self) -> None:
         """Raise what a message did wrong."""

@@ -1,5 +1,6 @@
 """A program that follows all nodes through a proxy, by its one merged stream."""
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -90,6 +91,15 @@ class Proxied:
         for place, node in enumerate(self._nodes):
             for index in (self.index, self._proxy.mirror)[: 1 + bool(place)]:
                 await self.reader.until(partial(in_step, index, node), partial(where, index, node))
+
+    async def settle_mirror(self) -> None:
+        """Wait until the mirror knows all and is right, also while nobody reads the stream."""
+        for relay in self.relays:
+            relay.go_on()
+        while not self._mirrored():  # noqa: ASYNC110 - the mirror tells nobody
+            await asyncio.sleep(0.005)
+        held = {node.node_id: node.life.holds[-1] for node in self._nodes}
+        check_view(self._proxy.mirror, self._nodes[1:], held, silent=True)
 
     def compare(self, contents: Contents) -> None:
         """Fail unless the merged stream and the mirror say what the nodes list."""

@@ -13,7 +13,7 @@ from .world import World
 T = TypeVar("T")
 
 # More than lies between a node that sends and a reader who does not read.
-_ON_THE_WAY = 64 << 10
+_ON_THE_WAY = 40 << 10
 
 
 async def cut(world: World, random: Random) -> str:
@@ -58,10 +58,11 @@ async def stall_until_suspect(world: World, random: Random) -> str:
     await following.reader.until(
         lambda: seen["SUSPECT"] + seen["DOWN"] > before, lambda: "a stall was not noticed"
     )
+    assert not following.trusts
     if random.random() < 0.5:
         relay.cut()
     relay.go_on()
-    return f"{following.node.node_id}"
+    return following.node.node_id
 
 
 async def stop_reading(world: World, random: Random) -> str:
@@ -110,10 +111,14 @@ async def proxy_reads_on(world: World, random: Random) -> str:
 
 
 async def proxy_is_abandoned(world: World, random: Random) -> str:
-    """Let nobody take from the proxy for so long that it gives up a node's messages."""
-    node = some_node(world, random)
+    """Let nobody take from the proxy for so long that it gives up a node's messages.
+
+    The mirror goes on all the same.
+    """
+    node = random.choice(world.nodes[1:])
     world.proxied.reader.may_read.clear()
     await flood(node, random, batches=100, size=_ON_THE_WAY)
+    await world.proxied.settle_mirror()
     world.proxied.reader.may_read.set()
     return node.node_id
 
