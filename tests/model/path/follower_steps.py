@@ -2,6 +2,7 @@
 
 from random import Random
 
+from .following import Following
 from .store_steps import clear_on, delete_on, flood, some_node, store_at_once, store_on
 from .world import FILTERS, MOST_GUESTS, World
 
@@ -65,6 +66,8 @@ async def miss_too_much(world: World, random: Random) -> str:
     await following.catch_up()
     await following.leave()
     await flood(following.node, random, batches=following.node.life.ring + 1)
+    if random.random() < 0.5:
+        await _come_and_leave_again(following, random)
     await following.catch_up()
     return following.node.node_id
 
@@ -88,3 +91,12 @@ async def break_a_snapshot(world: World, random: Random) -> str:
         relay.cut()
     relay.go_on()
     return f"{node.node_id}{', broken off' if broken else ''}"
+
+
+async def _come_and_leave_again(following: Following, random: Random) -> None:
+    """Leave once more in the midst of the snapshot: then there is no position to come back to."""
+    following.relay.stall_after(random.randint(300, 1500))
+    following.come()
+    while not following.relay.stalled:
+        await store_on(following.node, random)
+    await following.leave()
