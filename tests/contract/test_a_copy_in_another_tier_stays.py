@@ -53,7 +53,7 @@ async def test_an_index_places_it_where_it_still_is(serve: Serve) -> None:
         after = view.index.locate(key(node, "A"))
 
     assert set(before) == {(name, "gpu0"), (name, "cpu0")}
-    assert after == [(name, "cpu0")]
+    assert after == ((name, "cpu0"),)
 
 
 async def test_a_proxy_finds_it_on_a_secondary(serve: Serve, connect: Connect) -> None:

@@ -9,6 +9,7 @@ read by the context, since gRPC's iterator is part of a circle, and ended by an 
 nothing of it.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -42,8 +43,16 @@ class Sender:
         self._context = context
 
     async def __call__(self, message: bytes | Message) -> None:
-        """Send one response; waits as long as the peer does not read."""
-        await self._context.write(encode(message))
+        """Send one response; waits as long as the peer does not read.
+
+        Raises:
+            CancelledError: The peer is gone.
+        """
+        try:
+            await self._context.write(encode(message))
+        except grpc.aio.InternalError:
+            # How gRPC tells of a connection that broke while the message waited.
+            raise asyncio.CancelledError from None
 
     def when_over(self, act: Callable[[], None]) -> None:
         """Call back when the call is over: its status is on its way, or the peer is gone."""
