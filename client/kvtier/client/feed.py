@@ -10,7 +10,7 @@ from kvtier.client.merge import Delivery, SourceBuffer
 from kvtier.client.node import NodeClient
 from kvtier.client.stream import source_state
 from kvtier.client.watch import Watch
-from kvtier.v1.event_service_pb2 import SourceState, WatchEventsResponse
+from kvtier.v1.event_service_pb2 import SourceState, State, WatchEventsResponse
 
 # What a parsed message costs besides what it carries, in bytes.
 _MESSAGE_OVERHEAD = 512
@@ -64,6 +64,7 @@ class Feed:
         self._place = (0, 0)
         self._needs_reset = False
         self._refused = False
+        self._said_unknown: tuple[SourceState.ValueType, str] | None = None
 
     async def run(self) -> None:
         """Read until the watch ends; whatever is raised is told as the state DOWN."""
@@ -93,10 +94,16 @@ class Feed:
             self._watch.rewind()
 
     async def _take(self, message: WatchEventsResponse) -> None:
+        kind = message.WhichOneof("kind")
+        of_source = kind == "state" and not message.state.tier
+        if of_source and message.node_id != self.node_id:
+            # A position to resume from may be of a node behind another endpoint: which node is
+            # behind this one is known when it says something itself.
+            await self._take_unknown(message.state)
+            return
         if not self._speaks_for(message.node_id):
             return
-        kind = message.WhichOneof("kind")
-        if kind == "state" and not message.state.tier:
+        if of_source:
             self.state, self.reason = message.state.source, message.state.reason
         elif kind != "state":
             self._place = (message.epoch, message.through)
@@ -108,6 +115,13 @@ class Feed:
             await self._put(message)
         if flawed:
             self._watch.rewind("its events do not add up to what it says that it holds")
+
+    async def _take_unknown(self, state: State) -> None:
+        """Take what the watch says of whatever node is behind the endpoint, once."""
+        said = state.source, state.reason
+        if not self.node_id and not self._refused and said != self._said_unknown:
+            self._said_unknown = self.state, self.reason = said
+            await self._put(source_state("", (0, 0), *said))
 
     def _mirrors_badly(self, message: WatchEventsResponse) -> bool:
         """Mirror a message, and tell whether some of it could not be applied."""

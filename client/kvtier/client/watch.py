@@ -106,7 +106,6 @@ class Watch:
         self._sleep = sleep
         known = {p.node_id: p.position for p in positions if p.HasField("position")}
         self._cursors = {node_id: Cursor(position) for node_id, position in known.items()}
-        self._heard: dict[str, None] = {}
         self._states: dict[str, SourceState.ValueType] = {}
         self._ready: deque[tuple[WatchEventsResponse, Position | None]] = deque()
         self._delivered = known
@@ -260,7 +259,6 @@ class Watch:
     def _take(self, message: WatchEventsResponse) -> str | None:
         """Queue a message for the caller, or return why it may not come now."""
         kind = message.WhichOneof("kind") or ""
-        self._heard[message.node_id] = None
         cursor = self._cursors.setdefault(message.node_id, Cursor())
         problem = cursor.accept(message, kind)
         if problem is not None:
@@ -283,15 +281,13 @@ class Watch:
         heard = {node_id for node_id, cursor in self._cursors.items() if cursor.heard}
         for node_id in self._cursors.keys() - heard if heard else ():
             del self._cursors[node_id]
-            self._heard.pop(node_id, None)
             self._states.pop(node_id, None)
             self._delivered.pop(node_id, None)
 
     def _tell(self, state: SourceState.ValueType, reason: str) -> None:
         endpoint = self._client.endpoint
         told = reason if endpoint in reason else f"{endpoint}: {reason}"
-        # Positions to resume from may be of nodes that are not behind this endpoint.
-        for node_id in self._heard or ("",):
+        for node_id in self._cursors or ("",):
             self._tell_of(node_id, state, told)
 
     def _tell_of(self, node_id: str, state: SourceState.ValueType, reason: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import grpc.aio
 import pytest
 
-from kvtier.client import channel, connection
+from kvtier.client import channel, link
 from kvtier.server.operations import listing
 from kvtier.server.tiers import scan
 
@@ -17,12 +17,12 @@ _SLICE = 8
 
 @pytest.fixture(autouse=True, scope="module")
 def _small() -> Iterator[None]:
-    def narrow(endpoint: str, *, bulk: bool) -> grpc.aio.Channel:
-        options = [*channel.channel_options(bulk=bulk), *_NARROW]
+    def narrow(endpoint: str) -> grpc.aio.Channel:
+        options = [*channel.channel_options(), *_NARROW]
         return grpc.aio.insecure_channel(endpoint, options=options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection, "open_channel", narrow)
+        patch.setattr(link, "open_channel", narrow)
         for module in (scan, listing):
             patch.setattr(module, "WINDOW", _SLICE)
         yield
