@@ -11,9 +11,19 @@ _FIXED64 = 1
 _BYTES = 2
 
 
-@lru_cache(maxsize=4096)
+_CONTINUED = [bytes((low | 0x80,)) for low in range(0x80)]
+
+
 def varint(value: int) -> bytes:
     """Return an unsigned number as a protobuf varint."""
+    if value < 0x80:
+        return _varint(value)
+    # A number that counts on has a new low end each time, and seldom a new rest.
+    return _CONTINUED[value & 0x7F] + _varint(value >> 7)
+
+
+@lru_cache(maxsize=4096)
+def _varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -37,6 +47,7 @@ def bytes_field(field: int, value: bytes) -> bytes:
     return varint(field << 3 | _BYTES) + varint(len(value)) + value
 
 
+@lru_cache(maxsize=4096)
 def bytes_field_header(field: int, length: int) -> bytes:
     """Return the tag and length that go before `length` bytes of a length-delimited field."""
     return varint(field << 3 | _BYTES) + varint(length)

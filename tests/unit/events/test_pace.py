@@ -1,11 +1,9 @@
 """When a follower's messages are sent: at once, not too often, and never too seldom."""
 
 import asyncio
-import itertools
 from typing import Any
 
 import grpc
-import pytest
 
 from .fakes import FakeNode, block, space_of
 from .reader import Reader, serve
@@ -51,24 +49,6 @@ async def test_a_busy_stream_sends_few_large_messages() -> None:
     assert min(gaps) > 0.0099
     assert 10 <= len(reader.messages) <= 12
     assert reader.fold.through == 100
-
-
-@pytest.mark.parametrize(("takes", "gap"), [(0.001, 0.01), (0.004, 0.02), (0.02, 0.05)])
-@virtual_time
-async def test_a_message_that_takes_long_is_followed_by_fewer(takes: float, gap: float) -> None:
-    """Sending takes a fifth of the time at most, until lingering is five times as long."""
-    node = FakeNode()
-    reader = await _synced(node, linger=0.01)
-    reader.delay = takes
-
-    for _ in range(300):
-        node.clear()
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.1)
-
-    gaps = [b - a for a, b in itertools.pairwise(reader.times)]
-    assert gap - 0.0005 < min(gaps[:-1]) <= max(gaps[:-1]) < gap + 0.0015
-    assert reader.fold.through == 300
 
 
 @virtual_time

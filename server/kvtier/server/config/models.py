@@ -147,8 +147,7 @@ class EventsConfig(_Settings):
     )
     linger: Annotated[Seconds, Field(ge=0, le=1)] = Field(
         default=0.002,
-        description="Shortest time between two messages of a busy stream, in seconds; up to five "
-        "times as long while sending takes much of the node's time.",
+        description="Longest time that a busy stream waits to send more at once, in seconds.",
     )
     message_bytes: Annotated[Size, Field(ge=KIB, le=4 * MIB)] = Field(
         default=256 * KIB,

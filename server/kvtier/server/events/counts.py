@@ -1,5 +1,7 @@
 """How many blocks the events speak of, by where they are."""
 
+from collections import defaultdict
+
 from kvtier.server.events.parts import REMOVED, Part
 
 Place = tuple[int, int, bytes]
@@ -9,13 +11,12 @@ class BlockCounts:
     """The blocks that became readable less those that ceased to be, by tier and namespace."""
 
     def __init__(self) -> None:
-        self._blocks: dict[Place, int] = {}
+        self._blocks: defaultdict[Place, int] = defaultdict(int)
 
-    def change(self, part: Part) -> int:
-        """Count a store or removal, and return by how much the number of blocks changed."""
-        place = (part.tier, part.medium, part.namespace)
+    def change(self, place: Place, part: Part) -> int:
+        """Count a store or removal at a place; return by how much the number of blocks changed."""
         change = -part.blocks if part.field == REMOVED else part.blocks
-        self._blocks[place] = self._blocks.get(place, 0) + change
+        self._blocks[place] += change
         return change
 
     def clear(self, part: Part) -> list[tuple[Place, int]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kvtier.server.events.filter import EventFilter
-from kvtier.server.events.log import READ_AT_MOST, Entry, EventLog
+from kvtier.server.events.log import READ_AT_MOST, EventLog
 from kvtier.server.events.messages import Messages
 
 _READ_AT_ONCE: Final = 32
@@ -65,19 +65,25 @@ class Feed:
     def _read(self, told: int, cursor: int, limit: int) -> Delivery:
         chosen: list[bytes] = []
         size = 0
-        for entry in self._entries(cursor, min(limit, cursor + READ_AT_MOST)):
-            chunk = self.wanted.select(entry)
+        for chunk in self._chunks(cursor, min(limit, cursor + READ_AT_MOST)):
             size += len(chunk)
             if chosen and size > self._message_bytes:
                 break
-            cursor = entry.sequence
+            cursor += 1
             if chunk:
                 chosen.append(chunk)
         return Delivery(self._messages.batches(told, cursor, chosen) if chosen else None, cursor)
 
-    def _entries(self, after: int, through: int) -> Iterator[Entry]:
-        """Read on as it is asked for: a message takes few of the batches of a long backlog."""
+    def _chunks(self, after: int, through: int) -> Iterator[bytes]:
+        """Yield what passes of each batch, nothing where nothing does.
+
+        It reads on as it is asked for: a message takes few of the batches of a long backlog.
+        """
+        log, wanted = self._log, self.wanted
         while after < through:
-            some = self._log.read(after, min(through, after + _READ_AT_ONCE))
-            yield from some
-            after = some[-1].sequence
+            end = min(through, after + _READ_AT_ONCE)
+            if wanted.selective:
+                yield from map(wanted.select, log.read(after, end))
+            else:
+                yield from log.read_whole(after, end, full=wanted.full)
+            after = end

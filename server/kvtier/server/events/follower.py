@@ -14,9 +14,6 @@ from kvtier.v1.event_service_pb2 import ResetReason
 from kvtier.wire.errors import Reason, exhausted, unavailable
 
 _RESETS_AT_MOST: Final = 3
-# A message to each of many followers takes most of a busy node's time. So a follower lingers this
-# many times as long as sending took, and at most this many times as long as it is set to.
-_LINGER_FACTOR: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +22,8 @@ class Pace:
 
     Attributes:
         heartbeat_interval: Longest time without a message, in seconds.
-        linger: Shortest time from message to message while the node is busy, in seconds; up to
-            five times as long while sending takes more than a fifth of it. The first message after
-            a quiet time goes at once.
+        linger: Shortest time from message to message while the node is busy, in seconds. The
+            first message after a quiet time goes at once.
         message_bytes: Size at which a message is full.
         stall_timeout: How long a follower may take no message, in seconds.
         snapshot_stall_timeout: The same while it is sent a snapshot, in seconds.
@@ -199,9 +195,8 @@ class Follower:
             )
 
     async def _rest(self, started: float) -> None:
-        took, shortest = self._clock() - started, self._pace.linger
         next_beat = self._line.last_progress + self._pace.heartbeat_interval
         await self._log.wait(self._cursor, next_beat - self._clock())
-        busy_until = started + min(max(shortest, _LINGER_FACTOR * took), _LINGER_FACTOR * shortest)
+        busy_until = started + self._pace.linger
         if self._clock() < busy_until:
             await asyncio.sleep(busy_until - self._clock())

@@ -83,12 +83,11 @@ class EventLog:
             The batch's sequence.
         """
         assert parts
-        assert all(one.field <= two.field for one, two in pairwise(parts))
+        assert len(parts) == 1 or all(one.field <= two.field for one, two in pairwise(parts))
         if self.head - self.oldest == self._max_batches:
             self._drop_oldest()
         self.head += 1
-        self._encode(parts)
-        self.held_bytes += self._size(self.head)
+        self.held_bytes += self._encode(parts)
         while self.held_bytes > self._max_bytes and self.head - self.oldest > 1:
             self._drop_oldest()
         self._bell.ring()
@@ -100,12 +99,16 @@ class EventLog:
         Raises:
             Lagged: When the first of them is held no more.
         """
-        if after < self.oldest:
-            raise Lagged(after)
-        if after == through:
-            return []
         columns = (self._rows(c, after, through) for c in (self._basic, self._full, self._spans))
         return list(map(Entry, range(after + 1, through + 1), *columns))
+
+    def read_whole(self, after: int, through: int, *, full: bool) -> list[bytes]:
+        """Return the same batches in one view, each as one entry of EventBatches.
+
+        Raises:
+            Lagged: As `read`.
+        """
+        return self._rows(self._full if full else self._basic, after, through)
 
     async def wait(self, after: int, seconds: float) -> None:
         """Return once the head is beyond a position, or after a time. May return early.
@@ -122,12 +125,17 @@ class EventLog:
         self._bell.ring()
 
     def _rows(self, column: list[Any], after: int, through: int) -> list[Any]:
+        if after < self.oldest:
+            raise Lagged(after)
+        if after == through:
+            return []
         first, end = (after + 1) % self._max_batches, through % self._max_batches + 1
         if first < end:
             return column[first:end]
         return column[first:] + column[:end]
 
-    def _encode(self, parts: Sequence[Part]) -> None:
+    def _encode(self, parts: Sequence[Part]) -> int:
+        """Encode the batch at the head, and return how many bytes it has."""
         basic: list[bytes] = []
         full: list[bytes] = []
         spans: list[Span] = []
@@ -139,15 +147,17 @@ class EventLog:
                 full_size = _add(full, part.field, part.full)
             spans += self._spans_of(part, size, full_size)
         row = self.head % self._max_batches
-        self._basic[row] = self._full[row] = encode_batch(self.head, basic)
-        if full:
-            self._full[row] = encode_batch(self.head, full)
+        whole = self._basic[row] = self._full[row] = encode_batch(self.head, basic)
         self._spans[row] = tuple(spans)
+        if not full:
+            return len(whole)
+        whole_full = self._full[row] = encode_batch(self.head, full)
+        return len(whole) + len(whole_full)
 
     def _spans_of(self, part: Part, basic_size: int, full_size: int) -> list[Span]:
         where = (part.tier, part.medium, part.namespace)
         if part.field != CLEARED:
-            return [(*where, basic_size, full_size, self._counts.change(part))]
+            return [(*where, basic_size, full_size, self._counts.change(where, part))]
         gone = [(*place, 0, 0, -blocks) for place, blocks in self._counts.clear(part)]
         return [(*where, basic_size, full_size, 0), *gone]
 
