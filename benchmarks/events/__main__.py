@@ -10,7 +10,7 @@ the median of those of each turn.
 import os
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
-from benchmarks.events import latency, slow, subscribe, throughput, vllm
+from benchmarks.events import join, latency, slow, subscribe, throughput, vllm
 from benchmarks.events.options import Options
 
 _MEASUREMENTS = {
@@ -18,6 +18,7 @@ _MEASUREMENTS = {
     "latency": latency.measure,
     "slow": slow.measure,
     "subscribe": subscribe.measure,
+    "join": join.measure,
 }
 
 

@@ -97,17 +97,22 @@ class Source:
                 await asyncio.sleep(0)
         return begun
 
-    async def pace(self, probes: int, interval: float, load: int) -> None:
-        """Store a probe at each interval, in seconds, after announcing so many batches of 32."""
+    async def pace(self, probes: int, interval: float, load: int) -> float:
+        """Store a probe at each interval, in seconds, after announcing so many batches of 32.
+
+        Returns:
+            The seconds that it took.
+        """
         announcements = cycle(self._announcements(32, "table"))
         loop = asyncio.get_running_loop()
-        tick = loop.time()
+        begun = tick = loop.time()
         for _ in range(probes):
             for announce in islice(announcements, load):
                 announce()
             self._store([probe()])
             tick = max(tick + interval, loop.time())
             await asyncio.sleep(tick - loop.time())
+        return loop.time() - begun
 
     async def head(self) -> tuple[int, int]:
         """Return the newest sequence and the number of readable blocks."""

@@ -13,6 +13,7 @@ MEASUREMENTS = {
     "latency": "Latency",
     "slow": "A follower that reads only afterwards",
     "subscribe": "A new follower of a node",
+    "join": "A fresh proxy over 4 nodes",
 }
 
 
