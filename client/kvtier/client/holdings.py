@@ -48,6 +48,14 @@ class Holdings:
         """Number of hashes in the table, with those that wait to be swept."""
         return self._table.entries
 
+    @property
+    def sweep_pays(self) -> bool:
+        """Whether there is enough to sweep, or a sweep under way."""
+        if self._step is not None or not self._retired:
+            return self._step is not None
+        live = sum(self._counts.values())
+        return self._garbage * 4 > live or self._retired.bit_count() > _MOST_RETIRED
+
     def holders(self) -> Collection[Holder]:
         """Return who has or had blocks here and was not dropped."""
         return self._bits.keys()
@@ -88,9 +96,7 @@ class Holdings:
 
     def sweep(self) -> int:
         """Work off a slice of what dropped holders left; return its size, 0 when there is none."""
-        if self._step is None and not self._sweep_pays():
-            return 0
-        return self._sweep_on()
+        return self._sweep_on() if self.sweep_pays else 0
 
     def blocks(self, holder: Holder) -> Iterator[bytes]:
         """Return the hashes of a holder's blocks; it walks the whole table."""
@@ -147,12 +153,6 @@ class Holdings:
             if not nodes.alive:
                 break
         return tiers.end(len(hashes)), nodes.end(len(hashes))
-
-    def _sweep_pays(self) -> bool:
-        if not self._retired:
-            return False
-        live = sum(self._counts.values())
-        return self._garbage * 4 > live or self._retired.bit_count() > _MOST_RETIRED
 
     def _sweep_on(self) -> int:
         if self._step is None:

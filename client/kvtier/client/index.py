@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kvtier.client.holdings import Holdings
-from kvtier.client.source import Build, Holder, Quality, Source
+from kvtier.client.source import Build, Holder, Quality, Source, Space
+from kvtier.client.spaces import Spaces
 from kvtier.v1.block_pb2 import Position
 from kvtier.v1.event_service_pb2 import (
     BlockRemoved,
@@ -19,11 +19,6 @@ from kvtier.wire.hashes import split_hashes
 from kvtier.wire.namespaces import MAX_SCOPE_BYTES, fingerprint, problem
 
 _NO_LIMIT = 1 << 63
-# Blocks to sweep after a message, at least: a millisecond of work.
-_SWEPT_AT_ONCE = 4096
-
-# A namespace's fingerprint, a group and a scope.
-_Space = tuple[bytes, int, bytes]
 
 
 class BlockKey(NamedTuple):
@@ -39,8 +34,8 @@ class _Read(NamedTuple):
     """What an event of blocks is about."""
 
     holder: Holder
+    space: Space
     hashes: Sequence[bytes]
-    space: _Space
 
 
 class TierOf(NamedTuple):
@@ -82,15 +77,13 @@ class BlockIndex:
         self._sources: dict[str, Source] = {}
         self._forgotten: set[str] = set()
         self._namespaces: dict[bytes, Namespace] = {}
-        self._spaces: dict[_Space, Holdings] = {}
-        self._unswept: dict[_Space, None] = {}
+        self._spaces = Spaces()
 
     def apply(self, message: WatchEventsResponse) -> None:
         """Take in a message of a node's stream; each node's in their order."""
         if not message.node_id or message.node_id in self._forgotten:
             return
-        if self._unswept:
-            self._sweep()
+        self._spaces.sweep()
         source = self._sources.get(message.node_id)
         if source is None:
             source = self._sources[message.node_id] = Source.of(message.node_id)
@@ -134,7 +127,7 @@ class BlockIndex:
     def count(self, node: str, tier: str) -> int:
         """Return the number of blocks in a tier."""
         holder = self._visible(node, tier)
-        return sum(self._spaces[space].count(holder) for space in holder.spaces) if holder else 0
+        return self._spaces.count(holder) if holder is not None else 0
 
     def blocks(self, node: str, tier: str) -> set[BlockKey]:
         """Return all blocks in a tier; it takes time in proportion to the whole index."""
@@ -144,7 +137,8 @@ class BlockIndex:
         return {
             BlockKey(*space, block_hash)
             for space in holder.spaces
-            for block_hash in self._spaces[space].blocks(holder)
+            if (table := self._spaces.get(space)) is not None
+            for block_hash in table.blocks(holder)
         }
 
     def locate(self, key: BlockKey) -> tuple[TierOf, ...]:
@@ -221,7 +215,7 @@ class BlockIndex:
         source = self._sources.pop(node, None)
         if source is not None:
             for build in source.builds():
-                self._drop_build(build)
+                self._spaces.drop_build(build)
 
     def welcome(self, node: str) -> None:
         """Listen to a node that was forgotten, from the next reset of its stream on."""
@@ -256,17 +250,17 @@ class BlockIndex:
         for build in source.builds():
             holder = build.holders.pop(tier, None)
             if holder is not None:
-                self._drop(holder)
+                self._spaces.drop(holder)
 
     def _start_over(self, source: Source) -> None:
         if source.shadow is not None:
-            self._drop_build(source.shadow)
+            self._spaces.drop_build(source.shadow)
         source.shadow = Build(source.node, visible=False)
         source.reachable, source.flawed = True, False
 
     def _swap(self, source: Source, blocks: int) -> None:
         if source.shadow is not None:
-            self._drop_build(source.view)
+            self._spaces.drop_build(source.view)
             source.view, source.shadow = source.shadow, None
             source.view.visible = True
         source.synced = source.reachable = True
@@ -293,24 +287,17 @@ class BlockIndex:
         except ValueError:
             self._pass_over(source)
             return
-        self._drop(holder, event.namespace)
+        self._spaces.drop(holder, event.namespace)
 
     def _remove(self, source: Source, event: BlockRemoved) -> None:
         read = self._read(source, event)
-        space = self._spaces.get(read.space) if read is not None else None
-        if read is not None and space is not None:
-            space.remove(read.holder, read.hashes)
-            self._close(read.space)
+        if read is not None:
+            self._spaces.remove(*read)
 
     def _store(self, source: Source, event: BlockStored) -> None:
         read = self._read(source, event)
-        if read is None:
-            return
-        space = self._spaces.get(read.space)
-        if space is None:
-            space = self._spaces[read.space] = Holdings()
-        space.add(read.holder, read.hashes)
-        read.holder.spaces.add(read.space)
+        if read is not None:
+            self._spaces.add(*read)
 
     def _read(self, source: Source, event: BlockStored | BlockRemoved) -> _Read | None:
         """Return what an event of blocks is about, or None when it makes no sense."""
@@ -319,7 +306,7 @@ class BlockIndex:
         except ValueError:
             self._pass_over(source)
             return None
-        return _Read(holder, hashes, (event.namespace, event.group, event.scope))
+        return _Read(holder, (event.namespace, event.group, event.scope), hashes)
 
     def _hashes(self, event: BlockStored | BlockRemoved) -> Sequence[bytes]:
         namespace = self._namespaces.get(event.namespace)
@@ -332,37 +319,6 @@ class BlockIndex:
         if not distinct:
             raise ValueError("there is no hash")
         return hashes if len(distinct) == len(hashes) else list(distinct)
-
-    def _drop_build(self, build: Build) -> None:
-        for holder in build.holders.values():
-            self._drop(holder)
-
-    def _drop(self, holder: Holder, namespace: bytes = b"") -> None:
-        going = [key for key in holder.spaces if not namespace or key[0] == namespace]
-        holder.spaces.difference_update(going)
-        for key in going:
-            self._spaces[key].drop(holder)
-            self._unswept[key] = None
-
-    def _sweep(self) -> None:
-        """Work off some of what dropped holders left."""
-        swept = 0
-        while self._unswept and swept < _SWEPT_AT_ONCE:
-            key = next(iter(self._unswept))
-            space = self._spaces.get(key)
-            done = space.sweep() if space is not None else 0
-            swept += done
-            if not done:
-                del self._unswept[key]
-                self._close(key)
-
-    def _close(self, key: _Space) -> None:
-        """Let go of a space in which nothing is left."""
-        space = self._spaces.get(key)
-        if space is not None and not space.entries:
-            del self._spaces[key]
-            for holder in space.holders():
-                holder.spaces.discard(key)
 
     def _pass_over(self, source: Source) -> None:
         self.bad_events += 1

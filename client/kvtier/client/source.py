@@ -8,6 +8,9 @@ from kvtier.v1.event_service_pb2 import SourceState, State, TierState
 # A node has at most so many tiers.
 MAX_TIERS = 16
 
+Space = tuple[bytes, int, bytes]
+"""A namespace's fingerprint, a group and a scope."""
+
 
 class Quality(Enum):
     """How much an answer about a node is worth.
@@ -44,12 +47,12 @@ class Holder:
     Attributes:
         build: The build.
         tier: The tier's name.
-        spaces: The namespace, group and scope of what it holds.
+        spaces: Where it holds something.
     """
 
     build: Build
     tier: str
-    spaces: set[tuple[bytes, int, bytes]] = field(default_factory=set)
+    spaces: set[Space] = field(default_factory=set)
 
 
 @dataclass(slots=True)

@@ -184,7 +184,8 @@ def test_the_room_of_what_was_dropped_comes_back_with_the_next_messages(
 
     index.forget("gone")
 
-    (table,) = index._spaces.values()
+    table = index._spaces.get((FINGERPRINT, 0, b""))
+    assert table is not None
     assert table.entries == 20_000
     for _ in range(20):
         apply(index, stays.progress())
@@ -205,5 +206,17 @@ def test_a_scope_that_nobody_uses_any_more_leaves_nothing(index: BlockIndex) -> 
         else:
             apply(index, script.batch(cleared()), script.progress())
 
-    assert index._spaces == index._unswept == {}
+    assert index._spaces._tables == index._spaces._unswept == {}
     assert index._sources["node"].view.holders["cpu0"].spaces == set()
+
+
+def test_what_did_not_pay_to_be_swept_goes_when_the_rest_goes(index: BlockIndex) -> None:
+    """A few blocks of a dropped node wait for nothing: the space ends with its last block."""
+    stays, gone = Script("stays"), Script("gone")
+    apply(index, *stays.start(stored(*range(1000))), *gone.start(stored(*range(2000, 2200))))
+    index.forget("gone")
+    apply(index, stays.progress())
+
+    apply(index, stays.batch(removed(*range(1000))), stays.progress())
+
+    assert index._spaces._tables == index._spaces._unswept == {}
