@@ -27,7 +27,8 @@ from kvtier.wire.errors import quote
 # Messages read ahead of the caller: enough to keep the stream moving, few enough to hold.
 _AHEAD = 16
 
-# Trying again cannot help: the request itself is refused.
+# Trying again cannot help: the request itself is refused. UNIMPLEMENTED is none of these: it is
+# what a stranger says that holds a node's address for a while, or a proxy before a node is there.
 _FINAL = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -35,7 +36,6 @@ _FINAL = frozenset(
         grpc.StatusCode.FAILED_PRECONDITION,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.UNAUTHENTICATED,
-        grpc.StatusCode.UNIMPLEMENTED,
     }
 )
 

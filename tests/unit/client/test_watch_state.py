@@ -212,7 +212,6 @@ async def test_a_node_that_accepts_and_says_nothing_is_down(
         not_found("no tier gpu7", Reason.TIER_UNKNOWN),
         KvtierError(grpc.StatusCode.PERMISSION_DENIED, "", "not yours"),
         KvtierError(grpc.StatusCode.UNAUTHENTICATED, "", "who are you"),
-        KvtierError(grpc.StatusCode.UNIMPLEMENTED, "", "no such call"),
     ],
 )
 async def test_what_trying_again_cannot_help_is_raised(
@@ -231,6 +230,22 @@ async def test_what_trying_again_cannot_help_is_raised(
     assert [message async for message in watch] == []
     assert node.names() == ["WatchEvents"]
     await watch.close()
+
+
+async def test_a_stranger_at_the_address_is_waited_out(node: FakeNode, client: NodeClient) -> None:
+    """Who does not know the call is no node; the node may be back at its address with the next."""
+    script = Script()
+    stranger = KvtierError(grpc.StatusCode.UNIMPLEMENTED, "", "no such call")
+    node.on("WatchEvents", play(*script.start(), then=stranger), play(then=stranger), hold())
+    watch = open_watch(client)
+
+    await take(watch, 8)
+    async with asyncio.timeout(10):
+        while len(node.names()) < 3:
+            await asyncio.sleep(0.01)
+    await watch.close()
+
+    assert watch.breaks == 2
 
 
 async def test_a_limit_is_waited_for_as_long_as_the_node_says(
