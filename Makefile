@@ -19,7 +19,7 @@ HOST_PATH := $(PATH)
 export PATH := $(abspath $(BIN)):$(HOST_PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format types protos protos-check breaking chart bench bench-events clean all
+.PHONY: help venv demo test check lint format types protos protos-check breaking chart bench bench-index bench-events clean all
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -61,9 +61,11 @@ breaking: $(VENV)/.test ## Check that the API still serves the clients of the re
 chart: $(VENV)/.test ## Lint and render the Helm chart
 	pytest tests/chart $(ARGS)
 
-bench: $(VENV)/.run ## Measure what a tier's bookkeeping and an index of many nodes cost
-	python benchmarks/bookkeeping.py
-	python benchmarks/index.py
+bench: $(VENV)/.run ## Measure what a tier's bookkeeping costs
+	python benchmarks/bookkeeping.py $(ARGS)
+
+bench-index: $(VENV)/.run ## Measure what an index of many nodes costs
+	python benchmarks/index.py $(ARGS)
 
 bench-events: $(VENV)/.bench ## Measure what events cost, beside vLLM's with VLLM=wheel or folder
 	python -m benchmarks.events $(if $(VLLM),--vllm '$(VLLM)') $(ARGS)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from google.protobuf.message import Message
 
-from kvtier.client import InvalidArgumentError
+from kvtier.client import InvalidArgumentError, NotFoundError
 
 from .conftest import Serve
 from .folding import listed
@@ -78,3 +78,18 @@ async def test_requests_are_freed_with_their_calls(serve: Serve, garbage: list[o
         await call_everything(node)
 
     assert large(garbage) == []
+
+
+async def test_a_refused_call_leaves_nothing(serve: Serve, garbage: list[object]) -> None:
+    """A client that goes on asking for what it does not get costs a node no memory."""
+    node = await serve(cpu_tier(4))
+    gc.collect()
+    garbage.clear()
+
+    for _ in range(20):
+        with pytest.raises(NotFoundError):
+            await node.client.lookup(bytes(32), [blocks_of("A")])
+
+    gc.collect()
+    kinds = {type(each).__name__ for each in garbage}
+    assert kinds.isdisjoint({"RPCState", "_ServicerContext", "_MessageReceiver", "AbortError"})

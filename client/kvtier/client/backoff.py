@@ -28,11 +28,13 @@ class Backoff:
     def next(self, at_least: float = 0.0) -> float:
         """Return the next pause in seconds; the other side may have asked for a least one.
 
-        What it asked for is the same for all that it asked, so the random part comes on top.
+        What it asked for is the same for all that it asked, so the random part comes on top. Of a
+        request for more than half the cap, half the cap is heeded.
         """
-        pause = at_least + self._random() * self._bound
+        least = min(at_least, self.cap / 2)
+        pause = least + self._random() * min(self._bound, self.cap - least)
         self._bound = min(self._bound * 2, self.cap)
-        return min(pause, self.cap)
+        return pause
 
     def reset(self) -> None:
         """Start over with the shortest bound."""

@@ -82,7 +82,7 @@ class Connection:
         until then every call would be sent into the void. Calls under way may end where they are.
         Connections that are still being made are left to gRPC, which knows when to try again.
         """
-        if link is self._link and link.connected:
+        if link is self._link and link.connected and not self._closed:
             self._link = Link(self.endpoint)
             self._left[link] = asyncio.create_task(self._retire(link))
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from kvtier.client.errors import KvtierError
 from kvtier.client.index import BlockIndex
@@ -30,8 +29,9 @@ class Feed:
         watch: The node's watch.
         buffer: Where messages wait for the proxy's reader.
         mirror: What to keep up to date; None for none.
-        patience: Seconds to wait for the reader of a full buffer.
+        patience: Seconds to wait for the reader of a full buffer, since it took something last.
         arrived: Set when a message was put into the buffer.
+        taken: Set when the reader took something, of whatever source.
         owners: Which feed speaks for which node id, shared by the feeds of a proxy.
 
     Attributes:
@@ -48,6 +48,7 @@ class Feed:
         mirror: BlockIndex | None,
         patience: float,
         arrived: asyncio.Event,
+        taken: asyncio.Event,
         owners: "dict[str, Feed]",
     ) -> None:
         self.client = client
@@ -60,7 +61,7 @@ class Feed:
         self._patience = patience
         self._arrived = arrived
         self._owners = owners
-        self._room = asyncio.Event()
+        self._taken = taken
         self._place = (0, 0)
         self._needs_reset = False
         self._refused = False
@@ -85,13 +86,16 @@ class Feed:
         await self._watch.close()
 
     def attend(self) -> None:
-        """Note that somebody reads: there is room, and an abandoned buffer starts over."""
-        self._room.set()
+        """Note that somebody reads: a buffer that was abandoned starts over."""
         if self.buffer.abandoned:
             self.buffer.abandoned = False
-            self._needs_reset = True
             self._put_state(self.state, self.reason)
-            self._watch.rewind()
+            self._start_over()
+
+    def _start_over(self) -> None:
+        """Ask for a snapshot; what is still to come of the stream before it is left out."""
+        self._needs_reset = True
+        self._watch.rewind()
 
     async def _take(self, message: WatchEventsResponse) -> None:
         kind = message.WhichOneof("kind")
@@ -132,11 +136,12 @@ class Feed:
         return self._mirror.bad_events > before
 
     async def _put(self, message: WatchEventsResponse) -> None:
-        if self.buffer.full:
-            self._room.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._room.wait(), self._patience)
-            if self.buffer.full:
+        while self.buffer.full:
+            self._taken.clear()
+            try:
+                async with asyncio.timeout(self._patience):
+                    await self._taken.wait()
+            except TimeoutError:
                 self.buffer.abandon()
         if not self.buffer.abandoned:
             self._deliver(message)
@@ -155,11 +160,14 @@ class Feed:
         self._arrived.set()
 
     def _speaks_for(self, node_id: str) -> bool:
-        """Tell whether this feed is the one for a node, and take a node that has none."""
-        if not node_id:
+        """Tell whether a message of a node counts, and take a node that nobody speaks for.
+
+        Of two that say the same id the first one counts, until it is down: a node may move.
+        """
+        if node_id in {"", self.node_id}:
             return True
-        owner = self._owners.setdefault(node_id, self)
-        if owner is not self:
+        owner = self._owners.get(node_id)
+        if owner is not None and owner.state != SourceState.SOURCE_STATE_DOWN:
             if not self._refused:
                 self._refused = True
                 self._put_state(
@@ -168,15 +176,25 @@ class Feed:
                     f"{owner.client.endpoint}; give each node an id of its own",
                 )
             return False
-        self._refused = False
-        if self.node_id not in {"", node_id}:
-            self._owners.pop(self.node_id, None)
-            if self._mirror is not None:
-                self._mirror.forget(self.node_id)
-        if self._mirror is not None and self.node_id != node_id:
-            self._mirror.welcome(node_id)
-        self.node_id = node_id
+        if owner is not None:
+            owner.node_id = ""
+        self._speak_for(node_id)
+        if self._refused:
+            # What the node said meanwhile went to nobody.
+            self._refused = False
+            self._start_over()
+            return False
         return True
+
+    def _speak_for(self, node_id: str) -> None:
+        if self.node_id:
+            del self._owners[self.node_id]
+        if self._mirror is not None:
+            if self.node_id:
+                self._mirror.forget(self.node_id)
+            self._mirror.welcome(node_id)
+        self._owners[node_id] = self
+        self.node_id = node_id
 
 
 def follow(
@@ -187,6 +205,7 @@ def follow(
     limit: int,
     patience: float,
     arrived: asyncio.Event,
+    taken: asyncio.Event,
 ) -> list[Feed]:
     """Return a feed for each node, of which no two speak for the same node.
 
@@ -197,6 +216,7 @@ def follow(
         limit: Bytes at which a feed's buffer is full.
         patience: Seconds to wait for the reader of a full buffer.
         arrived: Set when a message was put into a buffer.
+        taken: Set when the reader took something.
     """
     owners: dict[str, Feed] = {}
     return [
@@ -207,6 +227,7 @@ def follow(
             mirror=mirror,
             patience=patience,
             arrived=arrived,
+            taken=taken,
             owners=owners,
         )
         for client, mirror in zip(clients, mirrors, strict=True)

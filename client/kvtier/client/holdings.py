@@ -37,6 +37,7 @@ class Holdings:
         # Bits of dropped holders: waiting for a sweep, and those that the present one takes out.
         self._retired = self._sweeping = 0
         self._garbage = 0
+        self._crowded = False
         self._step: int | None = None
         self._clean = Memo(int)
         self._shared: dict[int, int] = {}
@@ -54,7 +55,7 @@ class Holdings:
         if self._step is not None or not self._retired:
             return self._step is not None
         live = sum(self._counts.values())
-        return self._garbage * 4 > live or self._retired.bit_count() > _MOST_RETIRED
+        return self._crowded or self._garbage * 4 > live
 
     def holders(self) -> Collection[Holder]:
         """Return who has or had blocks here and was not dropped."""
@@ -90,6 +91,11 @@ class Holdings:
         self._garbage += self._counts.pop(holder)
         self._live &= ~bit
         self._retired |= bit
+        # A field that runs out of bits, and masks of many bits, want a sweep whatever it brings.
+        field = self._bits_in(self._fields[holder.build])
+        self._crowded |= (
+            field.bit_count() > _FIELD // 2 or self._retired.bit_count() > _MOST_RETIRED
+        )
         if not any(other.build is holder.build for other in self._bits):
             del self._fields[holder.build]
         self._memos.clear()
@@ -158,6 +164,7 @@ class Holdings:
         if self._step is None:
             gone = self._sweeping = self._retired
             self._retired = self._garbage = self._step = 0
+            self._crowded = False
             self._clean = Memo(lambda mask: self._share(mask & ~gone))
         looked_at = self._table.shard_size(self._step)
         self._step = self._table.rewrite(self._step, self._clean)

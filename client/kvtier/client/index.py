@@ -257,6 +257,8 @@ class BlockIndex:
             self._spaces.drop_build(source.shadow)
         source.shadow = Build(source.node, visible=False)
         source.reachable, source.flawed = True, False
+        # The node names its tiers again, before its first page.
+        source.tier_states.clear()
 
     def _swap(self, source: Source, blocks: int) -> None:
         if source.shadow is not None:

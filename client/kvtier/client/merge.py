@@ -94,6 +94,7 @@ class Merge:
         self._require_primary = require_primary
         self._primary_is_live = False
         self._positions = {each.node_id: each.position for each in positions}
+        self._nodes = [""] * len(buffers)
 
     @property
     def positions(self) -> list[NodePosition]:
@@ -130,15 +131,20 @@ class Merge:
             if place and quota is not None:
                 count = min(count, quota)
             while count and buffer and not (place and self._secondaries_wait):
-                yield self._take(buffer.pop(), primary=not place)
+                yield self._take(place, buffer.pop())
                 count -= 1
 
-    def _take(self, delivery: Delivery, *, primary: bool) -> WatchEventsResponse:
+    def _take(self, place: int, delivery: Delivery) -> WatchEventsResponse:
         message = delivery.message
         if message.WhichOneof("kind") == "state":
-            if primary and not message.state.tier:
+            if not place and not message.state.tier:
                 self._primary_is_live = message.state.source == SourceState.SOURCE_STATE_LIVE
-        elif delivery.position is not None:
+            return message
+        before, self._nodes[place] = self._nodes[place], message.node_id
+        if before not in self._nodes:
+            # Another node is at the address of this one, which is nowhere else.
+            self._positions.pop(before, None)
+        if delivery.position is not None:
             self._positions[message.node_id] = delivery.position
         else:
             self._positions.pop(message.node_id, None)

@@ -62,7 +62,8 @@ class TieringProxy:
         watch: Makes the watch of a node, given its client, and `positions` when there are any.
         quota: Most messages of one secondary in a round of `watch()`.
         buffer_bytes: Size at which a node's messages are too many.
-        patience: Seconds that a full buffer waits for its reader before it is given up.
+        patience: Seconds that a full buffer waits while the reader takes nothing at all, before it
+            is given up.
     """
 
     def __init__(
@@ -81,9 +82,16 @@ class TieringProxy:
             raise bad_argument(f"quota must be at least 1; got {quote(quota)}")
         self._mirror = BlockIndex()
         self._arrived = asyncio.Event()
+        self._taken = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
-        followed = partial(follow, limit=buffer_bytes, patience=patience, arrived=self._arrived)
+        followed = partial(
+            follow,
+            limit=buffer_bytes,
+            patience=patience,
+            arrived=self._arrived,
+            taken=self._taken,
+        )
         resuming = partial(watch, positions=positions) if positions else watch
         mirror = None if positions else self._mirror
         mirrors = [None, *[mirror for _ in secondaries]]
@@ -161,7 +169,7 @@ class TieringProxy:
             self._arrived.clear()
             for message in self._merge.round():
                 yield message
-                self._attend()
+                self._taken.set()
             self._attend()
             if not self._merge.ready:
                 await self._arrived.wait()
@@ -186,13 +194,7 @@ class TieringProxy:
         """
         answer = await self._read[0].client.lookup(namespace, chains, include_blocks=True)
         return [
-            merge_lookup(
-                told,
-                [
-                    self._ask_mirror(feed, namespace, chain, len(told.results))
-                    for feed in self._mirrored
-                ],
-            )
+            merge_lookup(told, self._ask_mirror(namespace, chain, len(told.results)))
             for chain, told in zip(chains, answer.chains, strict=True)
         ]
 
@@ -223,24 +225,31 @@ class TieringProxy:
         return {*self._read, *self._mirrored}
 
     def _attend(self) -> None:
+        self._taken.set()
         for feed in self._read:
             feed.attend()
 
-    def _ask_mirror(
-        self, feed: Feed, namespace: bytes, chain: BlockSet, blocks: int
-    ) -> MirrorAnswer:
-        # Asking again for what a dead node held would hold the asker up for as long as it is dead.
-        if feed.state == SourceState.SOURCE_STATE_DOWN:
-            return MirrorAnswer(in_sync=True)
-        if self._mirror.quality(feed.node_id) is not Quality.EXACT:
-            return MirrorAnswer(in_sync=False)
+    def _ask_mirror(self, namespace: bytes, chain: BlockSet, blocks: int) -> list[MirrorAnswer]:
+        """Return what each secondary holds of a chain, in their order."""
         hashes = split_hashes(chain.block_hashes, len(chain.block_hashes) // blocks)
         key = (namespace, chain.group, chain.scope, hashes)
-        return MirrorAnswer(
-            in_sync=True,
-            held=self._mirror.held(feed.node_id, *key),
-            prefix_length=self._mirror.prefix(*key).nodes.get(feed.node_id, 0),
-        )
+        trusted = [feed.node_id for feed in self._mirrored if self._trusts(feed)]
+        lengths = self._mirror.prefix(*key, nodes=trusted).nodes
+        return [
+            MirrorAnswer(
+                in_sync=True,
+                held=self._mirror.held(feed.node_id, *key),
+                prefix_length=lengths[feed.node_id],
+            )
+            if feed.node_id in lengths
+            # Asking again for what a dead node held would hold the asker up as long as it is dead.
+            else MirrorAnswer(in_sync=feed.state == SourceState.SOURCE_STATE_DOWN)
+            for feed in self._mirrored
+        ]
+
+    def _trusts(self, feed: Feed) -> bool:
+        down = feed.state == SourceState.SOURCE_STATE_DOWN
+        return not down and self._mirror.quality(feed.node_id) is Quality.EXACT
 
 
 async def _touch(

@@ -1,23 +1,26 @@
 """The tables of an index, one for each namespace, group and scope."""
 
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 
 from kvtier.client.holdings import Holdings
 from kvtier.client.source import Build, Holder, Space
 
-# Blocks to sweep at a time, at least: a millisecond of work.
+# Blocks to sweep at a time, at least: a millisecond of work. Coming to a space counts for some.
 _SWEPT_AT_ONCE = 4096
+_VISIT = 64
 
 
 class Spaces:
     """Who holds what, by space; a space exists as long as something is in its table.
 
-    Dropping is done at once and walks nothing. `sweep` works off what it leaves.
+    A build that is dropped is seen no more at once; `sweep` works off what it leaves.
     """
 
     def __init__(self) -> None:
         self._tables: dict[Space, Holdings] = {}
-        self._unswept: dict[Space, None] = {}
+        self._going: deque[Holder] = deque()
+        self._unswept: OrderedDict[Space, None] = OrderedDict()
 
     def get(self, space: Space) -> Holdings | None:
         """Return the table of a space, if there is one."""
@@ -53,22 +56,38 @@ class Spaces:
             self._unswept[space] = None
 
     def drop_build(self, build: Build) -> None:
-        """Forget all that the holders of a build have."""
-        for holder in build.holders.values():
-            self.drop(holder)
+        """Forget all that the holders of a build have; it costs the same however much that is."""
+        build.visible = False
+        self._going.extend(build.holders.values())
 
     def sweep(self) -> None:
-        """Work off some of what dropped holders left."""
-        swept = 0
-        while self._unswept and swept < _SWEPT_AT_ONCE:
-            space = next(iter(self._unswept))
-            table = self._tables.get(space)
-            done = table.sweep() if table is not None else 0
-            swept += done
-            if not done:
-                del self._unswept[space]
-                if table is not None:
-                    self._close_if_empty(space, table)
+        """Work off some of what was dropped: a millisecond or two."""
+        done = 0
+        while done < _SWEPT_AT_ONCE and (self._going or self._unswept):
+            if self._going:
+                self._drop_one_space()
+            else:
+                done += self._sweep_one_space()
+            done += _VISIT
+
+    def _drop_one_space(self) -> None:
+        holder = self._going[0]
+        if not holder.spaces:
+            self._going.popleft()
+            return
+        space = holder.spaces.pop()
+        self._tables[space].drop(holder)
+        self._unswept[space] = None
+
+    def _sweep_one_space(self) -> int:
+        space = next(iter(self._unswept))
+        table = self._tables.get(space)
+        done = table.sweep() if table is not None else 0
+        if not done:
+            del self._unswept[space]
+            if table is not None:
+                self._close_if_empty(space, table)
+        return done
 
     def _close_if_empty(self, space: Space, table: Holdings) -> None:
         if not table.entries:

@@ -25,12 +25,17 @@ def test_jitter_is_full() -> None:
     assert all(0 <= pause <= 1 for pause in pauses)
 
 
-def test_a_least_pause_is_kept_but_not_beyond_the_cap() -> None:
-    """What the other side asked for is waited, up to the cap."""
-    backoff = Backoff(random=lambda: 0.0)
+def test_a_least_pause_is_kept_but_not_beyond_half_the_cap() -> None:
+    """What the other side asked for is waited; the rest of the cap is for chance."""
+    chance = random.Random(1)
+    soonest = Backoff(random=lambda: 0.0)
+    any_time = Backoff(base=60.0, random=chance.random)
 
-    assert backoff.next(at_least=1.5) == 1.5
-    assert backoff.next(at_least=60.0) == backoff.cap == 5.0
+    assert soonest.next(at_least=1.5) == 1.5
+    assert soonest.next(at_least=60.0) == soonest.cap / 2 == 2.5
+    pauses = [any_time.next(at_least=60.0) for _ in range(1000)]
+    assert min(pauses) < 2.6
+    assert 4.9 < max(pauses) <= 5.0
 
 
 def test_those_who_are_asked_to_wait_do_not_come_back_in_step() -> None:

@@ -47,7 +47,7 @@ def test_an_event_that_makes_no_sense_is_counted_and_passed_over(
     index: BlockIndex, script: Script, bad: Any
 ) -> None:
     """The good events around it are applied, and the view no longer claims to be exact."""
-    apply(index, script.tier("cpu0"), *script.start(stored(1)))
+    apply(index, *script.start(stored(1)), script.tier("cpu0"))
 
     apply(index, script.batch(bad, stored(2)), script.batch(stored(3)))
 

@@ -213,3 +213,26 @@ async def test_a_source_that_cannot_be_followed_is_down(name: str) -> None:
         assert failing.node.endpoint in reason
         assert looked.results == (MISS if name == "s1" else HIT,)
         assert proxy.mirror.quality("s1").name == ("STALE" if name == "s1" else "EXACT")
+
+
+async def test_a_snapshot_larger_than_the_buffer_comes_through_beside_a_busy_primary() -> None:
+    """Room is waited for as long as the reader takes anything: nothing is dropped or asked anew."""
+    pages = 60
+    async with serving("p", "s1", buffer_bytes=4000, patience=1.0) as (proxy, (primary, other)):
+        primary.say(*primary.script.start())
+        script = other.script
+        other.say(script.reset(), script.namespace())
+        other.say(*(script.page(stored(*range(p * 10, p * 10 + 10))) for p in range(pages)))
+        other.say(script.synced(10 * pages))
+        seen: list[str] = []
+
+        async with asyncio.timeout(20):
+            async for message in proxy.watch():
+                primary.say(primary.script.batch(stored(len(seen))))
+                seen.append(f"{message.node_id} {message.WhichOneof('kind')}")
+                await asyncio.sleep(0.002)
+                if seen[-1] == "s1 synced":
+                    break
+
+        assert seen.count("s1 snapshot") == pages
+        assert seen.count("s1 reset") == len(other.followers) == 1

@@ -43,16 +43,8 @@ class Sender:
         self._context = context
 
     async def __call__(self, message: bytes | Message) -> None:
-        """Send one response; waits as long as the peer does not read.
-
-        Raises:
-            CancelledError: The peer is gone.
-        """
-        try:
-            await self._context.write(encode(message))
-        except grpc.aio.InternalError:
-            # How gRPC tells of a connection that broke while the message waited.
-            raise asyncio.CancelledError from None
+        """Send one response; waits as long as the peer does not read."""
+        await self._context.write(encode(message))
 
     def when_over(self, act: Callable[[], None]) -> None:
         """Call back when the call is over: its status is on its way, or the peer is gone."""
@@ -157,16 +149,22 @@ async def _answer(
     call: Callable[[Context], Awaitable[T]], _incoming: object, context: Context
 ) -> T:
     """Handle a call; every failure becomes a status."""
+    status = None
     try:
         return await call(context)
+    except grpc.aio.InternalError:
+        # How gRPC tells that the connection broke while something was sent.
+        pass
     except Exception as error:  # noqa: BLE001 - as the docstring says
         # Not the error, which leads to all that the call had: the peer may take its time.
         status = _status(error)
+    if status is None:
+        raise asyncio.CancelledError
     try:
         await context.abort(*status)
     finally:
         # The context keeps what abort raises, and that keeps this frame.
-        del context
+        del context, _incoming
 
 
 async def _only(context: Context) -> Any:
