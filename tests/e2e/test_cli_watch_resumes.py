@@ -169,7 +169,7 @@ def test_a_position_goes_with_one_node(cli: Any, node: Any) -> None:
 
     assert (two.code, bad.code) == (2, 2)
     assert "one node" in two.err
-    assert "EPOCH:SEQUENCE" in bad.err
+    assert "EPOCH:SEQ" in bad.err
 
 
 def test_a_watch_sees_only_media_that_it_asked_for(cli: Any, node: Any) -> None:

@@ -11,6 +11,11 @@ def _event(record: Record) -> str:
     return str(record["event"] if record["event"] in BLOCK_EVENTS else record["event"].upper())
 
 
+def _position(record: Record) -> str:
+    known = record["node_id"] or record["through"]
+    return str(record.get("sequence") or record["through"]) if known else ""
+
+
 def _blocks(record: Record) -> str:
     return str(
         len(record["block_hashes"]) if "block_hashes" in record else record.get("blocks", "")
@@ -40,7 +45,7 @@ def _about(record: Record) -> str:
 
 COLUMNS = (
     Column("NODE", lambda r: r["node_id"], width=12),
-    Column("POSITION", lambda r: str(r.get("sequence") or r["through"]), right=True),
+    Column("POSITION", _position, right=True),
     Column("EVENT", _event, width=9),
     Column("TIER", lambda r: r.get("tier", ""), width=5),
     Column("BLOCKS", _blocks, right=True),

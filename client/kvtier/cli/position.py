@@ -29,5 +29,6 @@ def position_of(text: str | Position) -> Position:
             return Position(epoch=epoch, sequence=sequence)
     shown = text if len(text) <= 40 else f"{text[:40]}…"
     raise click.BadParameter(
-        f"{shown!r} is no position; write EPOCH:SEQUENCE, such as 0f1e2d3c4b5a6978:42"
+        f"{shown!r} is no position; write EPOCH:SEQ, with an epoch of 16 hexadecimal digits that "
+        "is not 0, such as 0f1e2d3c4b5a6978:42"
     )

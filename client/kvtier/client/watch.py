@@ -200,7 +200,7 @@ class Watch:
         try:
             if self._rests:
                 await self._rest()
-            self._tell(SourceState.SOURCE_STATE_CONNECTING, "connecting")
+            self._tell(SourceState.SOURCE_STATE_CONNECTING, "")
             while True:
                 self._opened = self._clock()
                 await self._follow()
@@ -286,7 +286,7 @@ class Watch:
 
     def _tell(self, state: SourceState.ValueType, reason: str) -> None:
         endpoint = self._client.endpoint
-        told = reason if endpoint in reason else f"{endpoint}: {reason}"
+        told = reason if endpoint in reason else f"{endpoint}: {reason}" if reason else endpoint
         for node_id in self._cursors or ("",):
             self._tell_of(node_id, state, told)
 

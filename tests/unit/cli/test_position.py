@@ -40,7 +40,7 @@ def test_what_is_printed_is_read_back(text: str, epoch: int, sequence: int) -> N
 )
 def test_what_is_no_position_is_refused(text: str) -> None:
     """The error shows what was given and how one looks."""
-    with pytest.raises(click.BadParameter, match="EPOCH:SEQUENCE") as raised:
+    with pytest.raises(click.BadParameter, match="EPOCH:SEQ") as raised:
         position_of(text)
 
     assert repr(text) in str(raised.value)

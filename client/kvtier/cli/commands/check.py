@@ -83,7 +83,8 @@ class _Options(NamedTuple):
     "seconds",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Go on checking for this time, once a second; once only by default.",
+    help="Go on checking for this time, once a second, or until something differs; once only by "
+    "default.",
 )
 @common_options
 @pass_settings
@@ -92,8 +93,9 @@ def command(settings: Settings, /, **options: Any) -> None:
 
     Follows a node's events while it lists the node's blocks; the node may be at work meanwhile. A
     block that no event touched during the listing must be in both or in neither. One that was
-    touched, and differs, is looked up again until it rests. Parents, positions and adapters are
-    compared too. And no event may store a block that is there, or remove one that is not.
+    touched, and differs, is looked up again until it rests. Of blocks that no event touched,
+    parents, positions and adapters are compared too. And no event may store a block that is there,
+    or remove one that is not.
 
     VERDICT is equal, differs, busy or silent. EVENTS and LISTING count blocks, at slightly
     different moments when the node is at work. OTHER counts blocks that the two describe

@@ -47,7 +47,7 @@ class Sender:
         await self._context.write(encode(message))
 
     def when_over(self, act: Callable[[], None]) -> None:
-        """Call back when the call is over: its status is on its way, or the peer is gone."""
+        """Call back when nothing of the call is left: its status was taken, or the peer is gone."""
         # The stubs want a class of theirs that does not exist.
         self._context.add_done_callback(lambda _: act())  # type: ignore[arg-type]
 
