@@ -14,6 +14,8 @@ from kvtier.v1.event_service_pb2 import SourceState, State, WatchEventsResponse
 # What a parsed message costs besides what it carries, in bytes.
 _MESSAGE_OVERHEAD = 512
 
+_IN_TOUCH = frozenset({SourceState.SOURCE_STATE_SNAPSHOT, SourceState.SOURCE_STATE_LIVE})
+
 
 class Feed:
     """Reads a node's watch into a bounded buffer, and into the mirror of what the node holds.
@@ -29,7 +31,7 @@ class Feed:
         watch: The node's watch.
         buffer: Where messages wait for the proxy's reader.
         mirror: What to keep up to date; None for none.
-        patience: Seconds to wait for the reader of a full buffer, since it took something last.
+        patience: Seconds to wait for the reader of a full buffer, since it took from it last.
         arrived: Set when a message was put into the buffer.
         taken: Set when the reader took something, of whatever source.
         owners: Which feed speaks for which node id, shared by the feeds of a proxy.
@@ -89,6 +91,8 @@ class Feed:
         """Note that somebody reads: a buffer that was abandoned starts over."""
         if self.buffer.abandoned:
             self.buffer.abandoned = False
+            if self.state in _IN_TOUCH:
+                self.state, self.reason = SourceState.SOURCE_STATE_CONNECTING, "starting over"
             self._put_state(self.state, self.reason)
             self._start_over()
 
@@ -136,15 +140,22 @@ class Feed:
         return self._mirror.bad_events > before
 
     async def _put(self, message: WatchEventsResponse) -> None:
-        while self.buffer.full:
-            self._taken.clear()
-            try:
-                async with asyncio.timeout(self._patience):
-                    await self._taken.wait()
-            except TimeoutError:
-                self.buffer.abandon()
+        if self.buffer.full:
+            await self._wait_for_room()
         if not self.buffer.abandoned:
             self._deliver(message)
+
+    async def _wait_for_room(self) -> None:
+        """Return when there is room, or give the buffer up when nobody takes from it."""
+        while self.buffer.full:
+            takes = self.buffer.takes
+            try:
+                async with asyncio.timeout(self._patience):
+                    while self.buffer.takes == takes:
+                        self._taken.clear()
+                        await self._taken.wait()
+            except TimeoutError:
+                self.buffer.abandon()
 
     def _put_state(self, state: SourceState.ValueType, reason: str) -> None:
         self.state, self.reason = state, reason

@@ -43,16 +43,15 @@ class MaskTable:
 
     def __init__(self) -> None:
         self.entries = 0
-        self._lay_out([{}])
-
-    def _lay_out(self, shards: list[dict[bytes, int]]) -> None:
-        self._shards = shards
-        self._by_byte = shards * (_SHARDS // len(shards))
-        self._gets = [shard.get for shard in self._by_byte]
+        self._shards: list[dict[bytes, int]] = [{}]
+        self._gets = [self._shards[0].get]
 
     def get_many(self, hashes: Iterable[bytes]) -> list[int]:
         """Return the mask of each hash, 0 where there is none."""
         gets = self._gets
+        if len(gets) == 1:
+            get = gets[0]
+            return [get(each, 0) for each in hashes]
         return [gets[each[-1]](each, 0) for each in hashes]
 
     def change_many(
@@ -65,16 +64,14 @@ class MaskTable:
             before: What `get_many` returned for them.
             after: Their masks to be.
         """
-        shards = self._by_byte
-        if all(after):
-            for each, mask in zip(hashes, after, strict=True):
-                shards[each[-1]][each] = mask
-        else:
-            for each, mask in zip(hashes, after, strict=True):
-                if mask:
-                    shards[each[-1]][each] = mask
-                else:
-                    shards[each[-1]].pop(each, None)
+        shards = self._shards
+        only = shards[0] if len(shards) == 1 else None
+        for each, mask in zip(hashes, after, strict=True):
+            shard = only if only is not None else shards[each[-1]]
+            if mask:
+                shard[each] = mask
+            else:
+                shard.pop(each, None)
         self.entries += before.count(0) - after.count(0)
         if self.entries > _LARGEST_DICT and len(self._shards) == 1:
             self._split()
@@ -92,9 +89,7 @@ class MaskTable:
         old = self._shards[step]
         shard = {each: after for each, mask in old.items() if (after := change[mask])}
         self.entries += len(shard) - len(old)
-        self._shards[step] = shard
-        for byte in range(step, _SHARDS, len(self._shards)):
-            self._by_byte[byte], self._gets[byte] = shard, shard.get
+        self._shards[step], self._gets[step] = shard, shard.get
         return step + 1 if step + 1 < len(self._shards) else None
 
     def shard_size(self, step: int) -> int:
@@ -110,4 +105,4 @@ class MaskTable:
         shards: list[dict[bytes, int]] = [{} for _ in range(_SHARDS)]
         for each, mask in self.items():
             shards[each[-1]][each] = mask
-        self._lay_out(shards)
+        self._shards, self._gets = shards, [shard.get for shard in shards]

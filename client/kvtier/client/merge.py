@@ -37,10 +37,12 @@ class SourceBuffer:
 
     Attributes:
         abandoned: Nothing is taken in.
+        takes: How many messages were taken from it so far.
     """
 
     def __init__(self, limit: int) -> None:
         self.abandoned = False
+        self.takes = 0
         self._limit = limit
         self._waiting: deque[Delivery] = deque()
         self._size = 0
@@ -62,6 +64,7 @@ class SourceBuffer:
         """Remove and return the oldest message."""
         delivery = self._waiting.popleft()
         self._size -= delivery.size
+        self.takes += 1
         return delivery
 
     def abandon(self) -> None:
@@ -107,7 +110,7 @@ class Merge:
     @property
     def ready(self) -> bool:
         """Whether there is something to take."""
-        return any(self._buffers[:1] if self._secondaries_wait else self._buffers)
+        return any(self._buffers[:1] if self.secondaries_wait else self._buffers)
 
     def all(self) -> Iterator[WatchEventsResponse]:
         """Yield everything that was delivered by now: the primary's, then each secondary's."""
@@ -121,8 +124,10 @@ class Merge:
         return self._turn(self._quota)
 
     @property
-    def _secondaries_wait(self) -> bool:
-        return self._require_primary and not self._primary_is_live
+    def secondaries_wait(self) -> bool:
+        """Whether nothing of the secondaries may be taken now."""
+        in_sync = self._primary_is_live and not self._buffers[0].abandoned
+        return self._require_primary and not in_sync
 
     def _turn(self, quota: int | None) -> Iterator[WatchEventsResponse]:
         # A message leaves its buffer when it is yielded: a turn that is given up loses nothing.
@@ -130,7 +135,7 @@ class Merge:
             count = len(buffer)
             if place and quota is not None:
                 count = min(count, quota)
-            while count and buffer and not (place and self._secondaries_wait):
+            while count and buffer and not (place and self.secondaries_wait):
                 yield self._take(place, buffer.pop())
                 count -= 1
 

@@ -62,8 +62,8 @@ class TieringProxy:
         watch: Makes the watch of a node, given its client, and `positions` when there are any.
         quota: Most messages of one secondary in a round of `watch()`.
         buffer_bytes: Size at which a node's messages are too many.
-        patience: Seconds that a full buffer waits while the reader takes nothing at all, before it
-            is given up.
+        patience: Seconds that a full buffer waits while nothing is taken from it, before it is
+            given up.
     """
 
     def __init__(
@@ -80,6 +80,11 @@ class TieringProxy:
     ) -> None:
         if quota < 1:
             raise bad_argument(f"quota must be at least 1; got {quote(quota)}")
+        if buffer_bytes < 1:
+            raise bad_argument(f"buffer_bytes must be at least 1; got {quote(buffer_bytes)}")
+        if not patience >= 0:
+            raise bad_argument(f"patience must be at least 0 s; got {quote(patience)}")
+        positions = [each for each in positions if each.HasField("position")]
         self._mirror = BlockIndex()
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
@@ -226,7 +231,8 @@ class TieringProxy:
 
     def _attend(self) -> None:
         self._taken.set()
-        for feed in self._read:
+        # A secondary that may not be taken from yet would only fill its buffer once more.
+        for feed in self._read[:1] if self._merge.secondaries_wait else self._read:
             feed.attend()
 
     def _ask_mirror(self, namespace: bytes, chain: BlockSet, blocks: int) -> list[MirrorAnswer]:

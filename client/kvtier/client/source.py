@@ -95,8 +95,10 @@ class Source:
         return Quality.EXACT if exact else Quality.STALE
 
     def tier_quality(self, tier: str) -> Quality:
-        """How much the view of one tier is worth: nothing, when the tier tells no events."""
+        """How much the view of one tier is worth: nothing, when it is silent or not there."""
         if self.tier_states.get(tier) == TierState.TIER_STATE_SILENT:
+            return Quality.UNKNOWN
+        if self.tier_states and tier not in self.tier_states:
             return Quality.UNKNOWN
         return self.quality
 

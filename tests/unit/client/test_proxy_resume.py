@@ -3,10 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
-from kvtier.client import NodeClient, Quality, TieringProxy
+import pytest
+
+from kvtier.client import InvalidArgumentError, NodeClient, Quality, TieringProxy
 from kvtier.v1.block_pb2 import Position
-from kvtier.v1.event_service_pb2 import NodePosition, WatchEventsRequest, WatchEventsResponse
+from kvtier.v1.event_service_pb2 import (
+    NodePosition,
+    SourceState,
+    WatchEventsRequest,
+    WatchEventsResponse,
+)
 
 from .fakes import FakeNode
 from .indexing import keys
@@ -130,6 +138,66 @@ async def test_watching_with_a_required_primary_waits_without_spinning() -> None
 
     assert "s1" not in before
     assert seen.index("s1") > seen.index("p")
+
+
+async def test_secondaries_are_not_asked_anew_while_a_required_primary_is_missing() -> None:
+    """What does not fit is given up once; the mirror goes on, and the reader gets a reset later."""
+    options = {"require_primary": True, "buffer_bytes": 2000, "patience": 0.02}
+    async with serving("p", "s1", **options) as (proxy, (primary, secondary)):
+        secondary.say(*secondary.script.start())
+        for number in range(50):
+            secondary.say(secondary.script.batch(stored(number)))
+            await asyncio.sleep(0.005)
+            assert not real(proxy.take_events())
+        await settle(lambda: proxy.mirror.count("s1", "cpu0") == 50)
+        asked = len(secondary.followers)
+
+        primary.say(*primary.script.start())
+        await settle(lambda: "p" in {each.node_id for each in real(proxy.take_events())})
+        await settle(lambda: not proxy.take_events() and len(secondary.followers) == 2)
+        secondary.say(*secondary.script.start(stored(1)))
+        found = await state_told(proxy, "s1", LIVE)
+
+    assert asked == 1
+    assert [kind for kind, _ in told(found, "s1")] == ["reset", "snapshot", "synced"]
+
+
+async def test_a_required_primary_that_starts_over_is_not_live_until_it_is_in_sync() -> None:
+    """When its messages were dropped, nothing of the secondaries comes before its snapshot."""
+    options = {"require_primary": True, "buffer_bytes": 2000, "patience": 0.02}
+    async with serving("p", "s1", **options) as (proxy, (primary, secondary)):
+        primary.say(*primary.script.start())
+        secondary.say(*secondary.script.start())
+        await state_told(proxy, "s1", LIVE)
+        primary.say(*(primary.script.batch(stored(number)) for number in range(50)))
+        await settle(lambda: len(primary.followers) == 1 and proxy._read[0].buffer.abandoned)
+        secondary.say(secondary.script.batch(stored(7)))
+        await asyncio.sleep(0.05)
+
+        early = proxy.take_events()
+        await settle(lambda: len(primary.followers) == 2)
+        primary.say(*primary.script.start(stored(*range(50))))
+        late = await events(proxy, 5)
+
+    assert states(early) == [("p", SourceState.SOURCE_STATE_CONNECTING)]
+    assert [each.node_id for each in real(early) + real(late)] == ["p"] * 4 + ["s1"]
+
+
+async def test_a_position_that_is_left_out_is_no_position() -> None:
+    """A node may be named without one, as in a request to a node: it starts over."""
+    async with resumed([NodePosition(node_id="p"), *at(s=2)]) as proxy:
+        found = await events(proxy, 6)
+
+        assert [kind for kind, _ in told(found, "p")] == ["reset", "snapshot", "synced"]
+        assert told(found, "s") == [("synced", 2)]
+
+
+@pytest.mark.parametrize("wrong", [{"quota": 0}, {"buffer_bytes": 0}, {"patience": -1.0}])
+async def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+    """The error names the setting."""
+    async with NodeClient("127.0.0.1:1") as client:
+        with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
+            TieringProxy(client, [], **wrong)
 
 
 async def test_what_is_known_of_each_source_can_be_asked() -> None:
