@@ -59,6 +59,8 @@ class Source:
             server.node.spaces.use(self._namespace, 0, b""), ""
         )
         self._header = origin.stored_header
+        self._where = (0, self._tier.store.medium, self._namespace.fingerprint)
+        self._append = server.node.log.append
         self._alike: list[list[int]] = []
         self._apart: list[list[int]] = []
 
@@ -138,8 +140,7 @@ class Source:
             b"",
             join_hashes(chain.from_iterable(some)),
         )
-        where = (0, self._tier.store.medium, self._namespace.fingerprint)
-        self._server.node.log.append([Part(STORED, *where, message, message, CHAIN * len(some))])
+        self._append([Part(STORED, *self._where, message, message, CHAIN * len(some))])
 
     def _hashes(self, batch: Sequence[list[int]]) -> list[tuple[bytes, ...]]:
         key_of = self._tier.table.key

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from kvtier.v1.event_service_pb2 import BlockStored
 from kvtier.wire.framing import bytes_field, bytes_field_header, varint, varint_field
 
+_SEQUENCE_TAG = varint(1 << 3)
+
 
 def stored_header(  # noqa: PLR0917 - the message's fields, in order
     tier: str, medium: int, namespace: bytes, group: int, scope: bytes, adapter_name: str
@@ -93,7 +95,7 @@ def encode_stored(  # noqa: PLR0917 - the message's fields, in order
 
 def encode_batch(sequence: int, parts: Sequence[bytes]) -> bytes:
     """Return an EventBatch as one entry of EventBatches, from parts that carry their tags."""
-    number = varint_field(1, sequence)
+    number = _SEQUENCE_TAG + varint(sequence)
     length = len(number) + sum(map(len, parts))
     return b"".join((bytes_field_header(1, length), number, *parts))
 
