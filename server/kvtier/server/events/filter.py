@@ -38,8 +38,6 @@ class EventFilter:
     def select(self, entry: Entry) -> bytes:
         """Return what passes of a batch as one entry of EventBatches; nothing if nothing does."""
         whole = entry.full if self.full else entry.basic
-        if not self.selective:
-            return whole
         passing = self._passing_parts(entry, whole)
         if len(passing) == len(entry.spans):
             return whole
