@@ -27,7 +27,7 @@ class Relay:
         self.endpoint = listen
         self.target = target
         self.connections = 0
-        self._writers: list[StreamWriter] = []
+        self._writers: set[StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stalled = asyncio.Event()
         self._server: asyncio.Server | None = None
@@ -76,21 +76,36 @@ class Relay:
         except OSError:
             writer.transport.abort()
             return
-        self._writers += [writer, there_writer]
-        for source, sink in ((reader, there_writer), (there_reader, writer)):
-            self._tasks.add(asyncio.create_task(_pass_on(source, sink, self._stalled)))
+        self._writers |= {writer, there_writer}
+        for passing in (
+            self._pass_on(reader, there_writer, from_node=False),
+            self._pass_on(there_reader, writer, from_node=True),
+        ):
+            task = asyncio.create_task(passing)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
+    async def _pass_on(
+        self,
+        source: StreamReader,
+        sink: StreamWriter,
+        *,
+        from_node: bool,
+    ) -> None:
+        stalled = self._stalled
+        with suppress(OSError):
+            while data := await source.read(1 << 16):
+                if stalled.is_set():
+                    await asyncio.Event().wait()
+                sink.write(data)
+                await sink.drain()
+            # The end of a stalled connection is not passed on either.
+            if not stalled.is_set():
+                self._end(sink)
 
-async def _pass_on(source: StreamReader, sink: StreamWriter, stalled: asyncio.Event) -> None:
-    with suppress(OSError):
-        while data := await source.read(1 << 16):
-            if stalled.is_set():
-                await asyncio.Event().wait()
-            sink.write(data)
-            await sink.drain()
-        # The end of a stalled connection is not passed on either.
-        if not stalled.is_set():
-            sink.close()
+    def _end(self, sink: StreamWriter) -> None:
+        sink.close()
+        self._writers.discard(sink)
 
 
 async def _relay(target: str) -> None:

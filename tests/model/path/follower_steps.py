@@ -80,23 +80,23 @@ async def break_a_snapshot(world: World, random: Random) -> str:
     guest = await world.join(random.choice(FILTERS[:3]), [node])
     (following,) = guest.followings
     relay = following.relay
-    relay.stall_after(random.randint(100, 1500))
+    relay.hold_after(random.randint(100, 1500))
     following.come()
-    while not relay.stalled:
+    while not relay.holding:
         await store_on(node, random)
     for _ in range(random.randint(1, 25)):
         await random.choice(_CHANGES)(node, random)
     broken = random.random() < 0.6
     if broken:
-        relay.cut()
+        relay.reset()
     relay.go_on()
     return f"{node.node_id}{', broken off' if broken else ''}"
 
 
 async def _come_and_leave_again(following: Following, random: Random) -> None:
     """Leave once more in the midst of the snapshot: then there is no position to come back to."""
-    following.relay.stall_after(random.randint(300, 1500))
+    following.relay.hold_after(random.randint(300, 1500))
     following.come()
-    while not following.relay.stalled:
+    while not following.relay.holding:
         await store_on(following.node, random)
     await following.leave()

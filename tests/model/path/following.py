@@ -9,7 +9,7 @@ from kvtier.v1.event_service_pb2 import NodePosition
 from .auditor import Auditor
 from .nodes import PathNode
 from .reading import Reader, check_watch, quick_watch
-from .relay import Relay
+from .relay import HoldingRelay
 from .views import in_step, where
 from .wanted import Wanted
 
@@ -29,7 +29,12 @@ class Following:
     """
 
     def __init__(
-        self, node: PathNode, relay: Relay, index: BlockIndex, auditor: Auditor, wanted: Wanted
+        self,
+        node: PathNode,
+        relay: HoldingRelay,
+        index: BlockIndex,
+        auditor: Auditor,
+        wanted: Wanted,
     ) -> None:
         self.node = node
         self.relay = relay

@@ -16,7 +16,7 @@ from tests.contract.support import cpu_tier, gpu_tier
 
 from .blocks import Name, Names, Space, payloads
 from .ledger import Ledger, Life
-from .relay import Relay
+from .relay import HoldingRelay
 
 # One of the three tells followers nothing.
 SILENT_TIER = "dark0"
@@ -41,7 +41,7 @@ class PathNode:
 
     def __init__(self, node_id: str, ledger: Ledger, events: Mapping[str, object]) -> None:
         self.node_id = node_id
-        self.relays: list[Relay] = []
+        self.relays: list[HoldingRelay] = []
         self._ledger = ledger
         self._names = Names()
         self._registered: set[bytes] = set()
@@ -79,9 +79,9 @@ class PathNode:
             relay.target = self._server.address
 
     @asynccontextmanager
-    async def relayed(self) -> AsyncIterator[Relay]:
+    async def relayed(self) -> AsyncIterator[HoldingRelay]:
         """Lay a relay to the node, through all of its lives."""
-        async with Relay() as relay:
+        async with HoldingRelay() as relay:
             relay.target = self._server.address
             self.relays.append(relay)
             yield relay
@@ -93,7 +93,7 @@ class PathNode:
             self._server.hurry()
             for relay in self.relays:
                 relay.target = ""
-                relay.cut()
+                relay.reset()
         await self._life.aclose()
 
     async def store(self, tier: str, space: Space, names: list[Name]) -> None:

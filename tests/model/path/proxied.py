@@ -21,7 +21,7 @@ from .reading import Reader, check_watch, quick_watch
 from .views import Contents, check_view, in_step, where
 
 if TYPE_CHECKING:
-    from .relay import Relay
+    from .relay import HoldingRelay
 
 # So little that a reader who stands still for a moment misses messages.
 _BUFFER_BYTES = 16 << 10
@@ -41,7 +41,7 @@ class Proxied:
     def __init__(self, nodes: Sequence[PathNode], ledger: Ledger) -> None:
         self.index = BlockIndex()
         self.reader = Reader()
-        self.relays: list[Relay] = []
+        self.relays: list[HoldingRelay] = []
         self._nodes = nodes
         self._auditors = {node.node_id: Auditor(ledger, drops=True) for node in nodes}
         self._watches: list[Watch] = []

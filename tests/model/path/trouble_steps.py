@@ -19,29 +19,29 @@ _ON_THE_WAY = 40 << 10
 async def cut(world: World, random: Random) -> str:
     """Break the connections of one follower to one node, stalled or not."""
     relay = random.choice(world.relays)
-    relay.cut()
+    relay.reset()
     if random.random() < 0.5:
         relay.go_on()
-    return "a stalled one" if relay.stalled else ""
+    return "a stalled one" if relay.holding else ""
 
 
 async def cut_all(world: World, random: Random) -> str:
     """Break all connections to a node."""
     node = some_node(world, random)
     for relay in node.relays:
-        relay.cut()
+        relay.reset()
     return node.node_id
 
 
 async def stall(world: World, random: Random) -> str:
     """Let nothing through between one follower and one node."""
-    random.choice(world.relays).stall()
+    random.choice(world.relays).hold()
     return ""
 
 
 async def go_on(world: World, random: Random) -> str:
     """Let a relay that stalled go on."""
-    relay = _one(world.relays, lambda relay: relay.stalled, random)
+    relay = _one(world.relays, lambda relay: relay.holding, random)
     if relay is not None:
         relay.go_on()
     return "" if relay else "nothing"
@@ -53,14 +53,14 @@ async def stall_until_suspect(world: World, random: Random) -> str:
     await following.catch_up()
     relay, seen = following.relay, following.auditor.seen
     before = seen["SUSPECT"] + seen["DOWN"]
-    relay.stall()
+    relay.hold()
     await store_on(following.node, random)
     await following.reader.until(
         lambda: seen["SUSPECT"] + seen["DOWN"] > before, lambda: "a stall was not noticed"
     )
     assert not following.trusts
     if random.random() < 0.5:
-        relay.cut()
+        relay.reset()
     relay.go_on()
     return following.node.node_id
 

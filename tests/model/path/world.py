@@ -13,7 +13,7 @@ from .following import Following
 from .ledger import Ledger
 from .nodes import PathNode
 from .proxied import Proxied
-from .relay import Relay
+from .relay import HoldingRelay
 from .wanted import Wanted
 
 # Logs of all sizes: followers of the second are outrun when they linger, of the third by a burst.
@@ -87,7 +87,7 @@ class World:
         return [following for follower in followers for following in follower.followings]
 
     @property
-    def relays(self) -> list[Relay]:
+    def relays(self) -> list[HoldingRelay]:
         return [*(each.relay for each in self.followings), *self.proxied.relays]
 
     def with_small_logs(self) -> list[Following]:
