@@ -26,6 +26,7 @@ from kvtier.server.events.log import EventLog
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.offer import Run
+from kvtier.server.tiers.policy import Stamps
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import MEDIUM_CPU
@@ -74,6 +75,7 @@ class Cycle:
             policy_name="lru",
             announcer=Announcer(0, "cpu0", MEDIUM_CPU, log),
             spaces=spaces,
+            stamps=Stamps(),
             clock=clock,
         )
         self.tier.fix_slots(1)

@@ -7,7 +7,9 @@ from kvtier.client import ExhaustedError, StoreReport
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
 from kvtier.v1.event_service_pb2 import BlockRemoved, BlockStored
 from kvtier.v1.result_pb2 import CompleteResult, LookupResult, StoreOutcome, WriteResult
-from kvtier.v1.tier_service_pb2 import PrepareStoreResponse
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreResponse,
+)
 from kvtier.wire.hashes import split_hashes
 from tests.contract.follower import Follower
 from tests.contract.support import (

@@ -10,6 +10,7 @@ from kvtier.v1 import event_service_pb2 as events
 from kvtier.v1 import tier_service_pb2 as tiers
 from kvtier.v1 import transfer_service_pb2 as transfers
 from kvtier.v1.block_pb2 import Medium, Position
+from kvtier.v1.listing_pb2 import DescribeBlockRequest, ListBlocksRequest
 
 from .scene import NAMESPACE, NEW_LEASE, OWNER, SCOPE, TTL, Scene
 from .support import BLOCK_BYTES, block_hash, payload
@@ -56,7 +57,9 @@ GOOD: dict[str, Good] = {
     ),
     "TierService.PrepareStore": lambda s: one(s.offer()),
     "TierService.CompleteStore": lambda s: one(
-        tiers.CompleteStoreRequest(lease=s.store, failed_blocks=[0], failed=True)
+        tiers.CompleteStoreRequest(
+            lease=s.store, failed_blocks=[0], failed=True, wait_copies=True, checksums=[1]
+        )
     ),
     "TierService.PrepareLoad": lambda s: one(
         tiers.PrepareLoadRequest(
@@ -67,6 +70,9 @@ GOOD: dict[str, Good] = {
             owner=OWNER,
             ttl=TTL,
             request_id="request-1",
+            promote=True,
+            wait=True,
+            locate=True,
         )
     ),
     "TierService.CompleteLoad": lambda s: one(tiers.CompleteLoadRequest(lease=s.load)),
@@ -91,14 +97,14 @@ GOOD: dict[str, Good] = {
     ),
     "TierService.ListBlocks": lambda s: [
         [
-            tiers.ListBlocksRequest(
+            ListBlocksRequest(
                 tiers=["cpu0"], namespace=s.namespace, group=1, scope=SCOPE, page_size=1
             )
         ],
-        [tiers.ListBlocksRequest(page_size=1, page_token=s.page_token)],
+        [ListBlocksRequest(page_size=1, page_token=s.page_token)],
     ],
     "TierService.DescribeBlock": lambda s: one(
-        tiers.DescribeBlockRequest(
+        DescribeBlockRequest(
             namespace=s.namespace, group=1, scope=SCOPE, block_hash=block_hash("a")
         )
     ),

@@ -29,6 +29,10 @@ _HARMLESS: dict[str, set[str]] = {
     "failed": {"absent"},
     "include_blocks": {"absent"},
     "view": {"absent"},
+    "locate": {"absent"},
+    "promote": {"absent"},
+    "wait": {"absent"},
+    "wait_copies": {"absent"},
     "ttl": {"absent"},
     "ttl.seconds": {"absent"},
     "ttl.nanos": {"absent"},
@@ -61,6 +65,7 @@ _HARMLESS: dict[str, set[str]] = {
     "positions.position.sequence": _NUMBERS | {"absent"},
     # A block has a result of its own; data runs on into the next block.
     "checksums": _NUMBERS,
+    "CompleteStoreRequest.checksums": {"absent", "twice", "many"},
     "data": _SAME_LENGTH | {"a byte more", "twice as long"},
 }
 

@@ -7,7 +7,13 @@ from google.protobuf.duration_pb2 import Duration
 
 from kvtier.server.operations import describing
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
-from kvtier.v1.tier_service_pb2 import ListBlocksRequest, ListBlocksResponse, PrepareStoreRequest
+from kvtier.v1.listing_pb2 import (
+    ListBlocksRequest,
+    ListBlocksResponse,
+)
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 
 from .support import TOKENS, Serving, cpu_tier, gpu_tier, hashes, namespace, payload, run
 from .wire import METHODS, wire
@@ -55,6 +61,7 @@ class Scene:
             owner=OWNER,
             ttl=TTL,
             request_id="request-1",
+            locate=True,
         )
 
     def state(self) -> tuple[object, ...]:

@@ -7,7 +7,9 @@ from xxhash import xxh3_64_intdigest
 
 from kvtier.client import FailedPreconditionError, InvalidArgumentError, Reason
 from kvtier.v1.result_pb2 import CompleteResult, WriteResult
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
 
 from .conftest import Serve

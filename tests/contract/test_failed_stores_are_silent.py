@@ -7,7 +7,9 @@ import pytest
 from kvtier.client import AbortedError, NodeClient, UnavailableError
 from kvtier.v1.block_pb2 import Lease
 from kvtier.v1.result_pb2 import CompleteResult, WriteResult
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
 
 from .conftest import Serve

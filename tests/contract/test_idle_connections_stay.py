@@ -12,7 +12,9 @@ from kvtier.server import lifecycle
 from kvtier.server.config import LimitsConfig
 from kvtier.v1.event_service_pb2 import WatchEventsRequest
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
-from kvtier.v1.tier_service_pb2 import GetNodeRequest
+from kvtier.v1.tier_service_pb2 import (
+    GetNodeRequest,
+)
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
 
 from .conftest import Serve

@@ -8,9 +8,11 @@ import pytest
 
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.event_service_pb2 import EventView
+from kvtier.v1.listing_pb2 import (
+    ListBlocksRequest,
+)
 from kvtier.v1.result_pb2 import LookupResult
 from kvtier.v1.tier_service_pb2 import (
-    ListBlocksRequest,
     LookupBlocksRequest,
     PrepareStoreRequest,
 )

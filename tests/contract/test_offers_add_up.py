@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from kvtier.v1.block_pb2 import BlockRun
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
 
 from .conftest import Serve

@@ -5,7 +5,9 @@ import os
 from xxhash import xxh3_64_intdigest
 
 from kvtier.v1.result_pb2 import CompleteResult, StoreOutcome, WriteResult
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 from kvtier.v1.transfer_service_pb2 import DESCRIPTOR, WriteBlocksRequest, WriteBlocksResponse
 
 from .conftest import Follow, Serve

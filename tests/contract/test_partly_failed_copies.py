@@ -6,7 +6,9 @@ from xxhash import xxh3_64_intdigest
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.event_service_pb2 import EventView
 from kvtier.v1.result_pb2 import WriteResult
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
 from kvtier.wire.hashes import join_hashes
 

@@ -17,7 +17,9 @@ import grpc.aio
 
 from kvtier.client import NodeClient
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
 from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
 

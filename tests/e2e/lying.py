@@ -7,7 +7,9 @@ import grpc
 import grpc.aio
 
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
-from kvtier.v1.tier_service_pb2 import ListBlocksResponse
+from kvtier.v1.listing_pb2 import (
+    ListBlocksResponse,
+)
 
 _WATCH = "/kvtier.v1.EventService/WatchEvents"
 _LIST = "/kvtier.v1.TierService/ListBlocks"

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
-from kvtier.v1.tier_service_pb2 import ListBlocksResponse
+from kvtier.v1.listing_pb2 import (
+    ListBlocksResponse,
+)
 from tests.contract.conftest import Serve
 from tests.contract.support import Serving, block_hash, blocks_of, cpu_tier
 

@@ -13,7 +13,9 @@ from kvtier.client import NodeClient, Reason
 from kvtier.v1.event_service_pb2 import WatchEventsRequest
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
 from kvtier.v1.result_pb2 import LookupResult
-from kvtier.v1.tier_service_pb2 import LookupBlocksRequest
+from kvtier.v1.tier_service_pb2 import (
+    LookupBlocksRequest,
+)
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
 from tests.contract.support import blocks_of, namespace, payloads, run, words
 from tests.contract.wire import refusal

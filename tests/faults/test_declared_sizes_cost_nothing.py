@@ -6,7 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from kvtier.client import FailedPreconditionError, InvalidArgumentError, NodeClient
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
 from tests.contract.support import namespace, run
 from tests.contract.wire import METHODS, wire

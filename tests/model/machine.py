@@ -12,6 +12,7 @@ from xxhash import xxh3_64_intdigest
 from kvtier.client.chunks import Assembly, Chunk
 from kvtier.v1 import block_pb2
 from kvtier.v1 import tier_service_pb2 as pb
+from kvtier.v1.listing_pb2 import ListBlocksRequest, ListBlocksResponse
 from kvtier.v1.result_pb2 import DeleteResult, LeaseResult, LookupResult, ReadResult
 from kvtier.v1.tier_pb2 import Block as ListedBlock
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadTarget
@@ -332,8 +333,8 @@ class TierMachine(RuleBasedStateMachine):
         found: list[ListedBlock] = []
         token = b""
         while True:
-            request = pb.ListBlocksRequest(page_size=2, page_token=token)
-            page = self.subject.call("list_blocks", request, pb.ListBlocksResponse)
+            request = ListBlocksRequest(page_size=2, page_token=token)
+            page = self.subject.call("list_blocks", request, ListBlocksResponse)
             found += page.blocks
             token = page.next_page_token
             if not token:

@@ -9,6 +9,7 @@ T = TypeVar("T")
 class _Group(Generic[T]):
     def __init__(self, name: str) -> None:
         self.name = name
+        self.stamp = 0
         self.members: list[T] = []
 
 
@@ -20,20 +21,39 @@ class PlainLru(Generic[T]):
 
     Args:
         position: Tells a member's position.
+
+    Attributes:
+        stamps: Number of stamps so far.
     """
 
     def __init__(self, position: Callable[[T], int]) -> None:
         self._position = position
+        self.stamps = 0
         self._groups: list[_Group[T]] = []
 
     def stamp(self, request_id: str, members: Sequence[T]) -> None:
         """Move members into the request's group, and the group to the front."""
         named = [group for group in self._groups if request_id and group.name == request_id]
+        if not named and not members:
+            return
+        self.stamps += 1
         group = named[0] if named else _Group[T](request_id)
+        group.stamp = self.stamps
+        self._join(group, members)
+
+    def enter(self, request_id: str, stamp: int, members: Sequence[T]) -> None:
+        """Take in members of a request's group, which is as old as a stamp unless it is here."""
+        named = [group for group in self._groups if group.name == request_id]
+        group = named[0] if named else _Group[T](request_id)
+        group.stamp = group.stamp or stamp
+        self._join(group, members)
+
+    def _join(self, group: _Group[T], members: Sequence[T]) -> None:
         fresh = [member for member in members if member not in group.members]
         self.forget(fresh)
         group.members = sorted([*group.members, *fresh], key=self._position)
-        self._groups = [*(each for each in self._groups if each is not group), group]
+        others = [each for each in self._groups if each is not group]
+        self._groups = sorted([*others, group], key=lambda each: each.stamp)
         self.forget([])
 
     def forget(self, members: Sequence[T]) -> None:
@@ -55,3 +75,7 @@ class PlainLru(Generic[T]):
     def names(self) -> set[str]:
         """Return the requests that have a group."""
         return {group.name for group in self._groups if group.name}
+
+    def groups(self) -> int:
+        """Return how many groups there are."""
+        return len(self._groups)

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from xxhash import xxh3_64_intdigest
 
 from kvtier.v1.result_pb2 import StoreOutcome, WriteResult
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest, PrepareStoreResponse
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+    PrepareStoreResponse,
+)
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
 from kvtier.wire.hashes import split_hashes
 from tests.contract.support import words

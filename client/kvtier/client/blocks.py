@@ -5,15 +5,17 @@ from collections.abc import AsyncGenerator, Sequence
 from kvtier.client.arguments import build
 from kvtier.client.calls import Calls
 from kvtier.v1.block_pb2 import BlockSet
+from kvtier.v1.listing_pb2 import (
+    DescribeBlockRequest,
+    DescribeBlockResponse,
+    ListBlocksRequest,
+)
 from kvtier.v1.tier_pb2 import Block
 from kvtier.v1.tier_service_pb2 import (
     ClearTierRequest,
     ClearTierResponse,
     DeleteBlocksRequest,
     DeleteBlocksResponse,
-    DescribeBlockRequest,
-    DescribeBlockResponse,
-    ListBlocksRequest,
     LookupBlocksRequest,
     LookupBlocksResponse,
     TouchBlocksRequest,

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from kvtier.client.arguments import build, duration
 from kvtier.client.connection import Connection
 from kvtier.v1.block_pb2 import BlockRun
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 
 LEASE_ID_BYTES = 16
 

@@ -14,7 +14,10 @@ from kvtier.client.channel import check_endpoint
 from kvtier.client.errors import KvtierError, NotFoundError, Reason, client_closed, from_rpc, typed
 from kvtier.client.link import Link
 from kvtier.v1.namespace_pb2 import Namespace
-from kvtier.v1.tier_service_pb2 import ListNamespacesRequest, RegisterNamespaceRequest
+from kvtier.v1.tier_service_pb2 import (
+    ListNamespacesRequest,
+    RegisterNamespaceRequest,
+)
 from kvtier.wire.errors import quote
 from kvtier.wire.namespaces import fingerprint
 

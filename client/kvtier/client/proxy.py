@@ -19,7 +19,9 @@ from kvtier.client.source import Quality
 from kvtier.client.watch import Watch
 from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.event_service_pb2 import NodePosition, SourceState, WatchEventsResponse
-from kvtier.v1.tier_service_pb2 import TouchBlocksResponse
+from kvtier.v1.tier_service_pb2 import (
+    TouchBlocksResponse,
+)
 from kvtier.wire.errors import quote
 from kvtier.wire.hashes import split_hashes
 

@@ -24,7 +24,10 @@ from kvtier.client.errors import typed
 from kvtier.client.reports import LoadReport, StoreReport
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
 from kvtier.v1.result_pb2 import StoreOutcome, WriteResult
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest, PrepareStoreResponse
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+    PrepareStoreResponse,
+)
 from kvtier.v1.transfer_service_pb2 import (
     ReadBlocksRequest,
     ReadTarget,

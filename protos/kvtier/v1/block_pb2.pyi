@@ -57,6 +57,10 @@ class _RemovalReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     """Somebody deleted it."""
     REMOVAL_REASON_CORRUPT: _RemovalReason.ValueType  # 3
     """Its bytes no longer matched their checksum."""
+    REMOVAL_REASON_DEMOTED: _RemovalReason.ValueType  # 4
+    """Its room was needed, and the tier that takes this tier's evicted blocks has it."""
+    REMOVAL_REASON_PROMOTED: _RemovalReason.ValueType  # 5
+    """It moved to a faster tier."""
 
 class RemovalReason(_RemovalReason, metaclass=_RemovalReasonEnumTypeWrapper):
     """RemovalReason says why a block left a tier."""
@@ -69,6 +73,10 @@ REMOVAL_REASON_DELETED: RemovalReason.ValueType  # 2
 """Somebody deleted it."""
 REMOVAL_REASON_CORRUPT: RemovalReason.ValueType  # 3
 """Its bytes no longer matched their checksum."""
+REMOVAL_REASON_DEMOTED: RemovalReason.ValueType  # 4
+"""Its room was needed, and the tier that takes this tier's evicted blocks has it."""
+REMOVAL_REASON_PROMOTED: RemovalReason.ValueType  # 5
+"""It moved to a faster tier."""
 Global___RemovalReason: typing_extensions.TypeAlias = RemovalReason
 
 @typing.final

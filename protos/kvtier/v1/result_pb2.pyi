@@ -219,6 +219,54 @@ WRITE_RESULT_ABORTED: WriteResult.ValueType  # 5
 """The block was deleted, or its lease ended, while it was written."""
 Global___WriteResult: typing_extensions.TypeAlias = WriteResult
 
+class _CopyResult:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _CopyResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_CopyResult.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    COPY_RESULT_UNSPECIFIED: _CopyResult.ValueType  # 0
+    """Not stated. Never sent by a server."""
+    COPY_RESULT_COPIED: _CopyResult.ValueType  # 1
+    """Copied, and readable in the target."""
+    COPY_RESULT_PRESENT: _CopyResult.ValueType  # 2
+    """Readable in the target already, or by another copy that ended meanwhile."""
+    COPY_RESULT_MISS: _CopyResult.ValueType  # 3
+    """Not readable in the source."""
+    COPY_RESULT_NO_ROOM: _CopyResult.ValueType  # 4
+    """The target has no room that may be evicted."""
+    COPY_RESULT_CORRUPT: _CopyResult.ValueType  # 5
+    """The source's bytes did not match their checksum; it dropped the block."""
+    COPY_RESULT_FAILED: _CopyResult.ValueType  # 6
+    """Reading or writing failed, or the source broke off."""
+    COPY_RESULT_DELETED: _CopyResult.ValueType  # 7
+    """Deleted from the target while it was copied."""
+    COPY_RESULT_MISMATCH: _CopyResult.ValueType  # 8
+    """In the target with another parent or position; it was not touched."""
+
+class CopyResult(_CopyResult, metaclass=_CopyResultEnumTypeWrapper):
+    """CopyResult says what became of a block to copy."""
+
+COPY_RESULT_UNSPECIFIED: CopyResult.ValueType  # 0
+"""Not stated. Never sent by a server."""
+COPY_RESULT_COPIED: CopyResult.ValueType  # 1
+"""Copied, and readable in the target."""
+COPY_RESULT_PRESENT: CopyResult.ValueType  # 2
+"""Readable in the target already, or by another copy that ended meanwhile."""
+COPY_RESULT_MISS: CopyResult.ValueType  # 3
+"""Not readable in the source."""
+COPY_RESULT_NO_ROOM: CopyResult.ValueType  # 4
+"""The target has no room that may be evicted."""
+COPY_RESULT_CORRUPT: CopyResult.ValueType  # 5
+"""The source's bytes did not match their checksum; it dropped the block."""
+COPY_RESULT_FAILED: CopyResult.ValueType  # 6
+"""Reading or writing failed, or the source broke off."""
+COPY_RESULT_DELETED: CopyResult.ValueType  # 7
+"""Deleted from the target while it was copied."""
+COPY_RESULT_MISMATCH: CopyResult.ValueType  # 8
+"""In the target with another parent or position; it was not touched."""
+Global___CopyResult: typing_extensions.TypeAlias = CopyResult
+
 class _ReadResult:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType

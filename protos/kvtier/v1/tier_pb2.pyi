@@ -4,8 +4,10 @@ isort:skip_file
 A node and its tiers, as they describe themselves."""
 
 import builtins
+import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.duration_pb2
+import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
@@ -33,6 +35,8 @@ class _LeaseKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Slots reserved to be written."""
     LEASE_KIND_LOAD: _LeaseKind.ValueType  # 2
     """Readable blocks pinned."""
+    LEASE_KIND_PIN: _LeaseKind.ValueType  # 3
+    """Readable blocks kept until the pin expires or is taken back."""
 
 class LeaseKind(_LeaseKind, metaclass=_LeaseKindEnumTypeWrapper):
     """LeaseKind says what a lease is for."""
@@ -43,6 +47,8 @@ LEASE_KIND_STORE: LeaseKind.ValueType  # 1
 """Slots reserved to be written."""
 LEASE_KIND_LOAD: LeaseKind.ValueType  # 2
 """Readable blocks pinned."""
+LEASE_KIND_PIN: LeaseKind.ValueType  # 3
+"""Readable blocks kept until the pin expires or is taken back."""
 Global___LeaseKind: typing_extensions.TypeAlias = LeaseKind
 
 @typing.final
@@ -174,6 +180,11 @@ class Tier(google.protobuf.message.Message):
     LEASED_BLOCKS_FIELD_NUMBER: builtins.int
     DRAINING_BLOCKS_FIELD_NUMBER: builtins.int
     COUNTERS_FIELD_NUMBER: builtins.int
+    PINNED_BLOCKS_FIELD_NUMBER: builtins.int
+    QUARANTINED_BLOCKS_FIELD_NUMBER: builtins.int
+    OLDEST_LEASE_FIELD_NUMBER: builtins.int
+    ON_EVICT_FIELD_NUMBER: builtins.int
+    WRITE_THROUGH_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The tier's name on its node."""
     medium: kvtier.v1.block_pb2.Medium.ValueType
@@ -200,9 +211,23 @@ class Tier(google.protobuf.message.Message):
     """Readable blocks under at least one load lease."""
     draining_blocks: builtins.int
     """Slots of blocks that are gone but still leased, or still being copied."""
+    pinned_blocks: builtins.int
+    """Readable blocks under at least one pin of PinBlocks."""
+    quarantined_blocks: builtins.int
+    """Slots that are not used again yet, because the writer whose lease ended may still write there."""
+    on_evict: builtins.str
+    """The tier that evicted blocks go to; empty when they are dropped."""
     @property
     def counters(self) -> Global___TierCounters:
         """What happened since the start."""
+
+    @property
+    def oldest_lease(self) -> Global___TierLease:
+        """The oldest open lease that holds blocks of this tier; unset when there is none."""
+
+    @property
+    def write_through(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The tiers that stored blocks are copied to."""
 
     def __init__(
         self,
@@ -220,9 +245,14 @@ class Tier(google.protobuf.message.Message):
         leased_blocks: builtins.int = ...,
         draining_blocks: builtins.int = ...,
         counters: Global___TierCounters | None = ...,
+        pinned_blocks: builtins.int = ...,
+        quarantined_blocks: builtins.int = ...,
+        oldest_lease: Global___TierLease | None = ...,
+        on_evict: builtins.str = ...,
+        write_through: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["counters", b"counters"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capacity_blocks", b"capacity_blocks", "capacity_bytes", b"capacity_bytes", "counters", b"counters", "device", b"device", "draining_blocks", b"draining_blocks", "leased_blocks", b"leased_blocks", "medium", b"medium", "name", b"name", "pending_blocks", b"pending_blocks", "policy", b"policy", "ready_blocks", b"ready_blocks", "slot_bytes", b"slot_bytes", "state", b"state"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["counters", b"counters", "oldest_lease", b"oldest_lease"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["capacity_blocks", b"capacity_blocks", "capacity_bytes", b"capacity_bytes", "counters", b"counters", "device", b"device", "draining_blocks", b"draining_blocks", "leased_blocks", b"leased_blocks", "medium", b"medium", "name", b"name", "oldest_lease", b"oldest_lease", "on_evict", b"on_evict", "pending_blocks", b"pending_blocks", "pinned_blocks", b"pinned_blocks", "policy", b"policy", "quarantined_blocks", b"quarantined_blocks", "ready_blocks", b"ready_blocks", "slot_bytes", b"slot_bytes", "state", b"state", "write_through", b"write_through"]) -> None: ...
 
 Global___Tier: typing_extensions.TypeAlias = Tier
 
@@ -240,6 +270,11 @@ class TierCounters(google.protobuf.message.Message):
     MISMATCHED_FIELD_NUMBER: builtins.int
     ABANDONED_FIELD_NUMBER: builtins.int
     REFUSED_FIELD_NUMBER: builtins.int
+    DEMOTED_FIELD_NUMBER: builtins.int
+    PROMOTED_FIELD_NUMBER: builtins.int
+    DROPPED_FIELD_NUMBER: builtins.int
+    WRITTEN_THROUGH_FIELD_NUMBER: builtins.int
+    COPIES_FAILED_FIELD_NUMBER: builtins.int
     stored: builtins.int
     """Blocks that became readable."""
     removed: builtins.int
@@ -256,6 +291,18 @@ class TierCounters(google.protobuf.message.Message):
     """Blocks of store leases that failed, expired or were given back."""
     refused: builtins.int
     """Offers refused for want of room."""
+    demoted: builtins.int
+    """Of the removed blocks, those that a slower tier took over."""
+    promoted: builtins.int
+    """Of the stored blocks, copies that were brought up from a slower tier."""
+    dropped: builtins.int
+    """Of the evicted blocks, those that the next tier should have taken over and did not: it had no
+    room, or the copy took longer than demote_wait.
+    """
+    written_through: builtins.int
+    """Of the stored blocks, copies that a faster tier wrote through."""
+    copies_failed: builtins.int
+    """Copies to this tier that were given up: for want of room, or because reading or writing failed."""
     def __init__(
         self,
         *,
@@ -267,8 +314,13 @@ class TierCounters(google.protobuf.message.Message):
         mismatched: builtins.int = ...,
         abandoned: builtins.int = ...,
         refused: builtins.int = ...,
+        demoted: builtins.int = ...,
+        promoted: builtins.int = ...,
+        dropped: builtins.int = ...,
+        written_through: builtins.int = ...,
+        copies_failed: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "corrupt", b"corrupt", "evicted", b"evicted", "loaded", b"loaded", "mismatched", b"mismatched", "refused", b"refused", "removed", b"removed", "stored", b"stored"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "copies_failed", b"copies_failed", "corrupt", b"corrupt", "demoted", b"demoted", "dropped", b"dropped", "evicted", b"evicted", "loaded", b"loaded", "mismatched", b"mismatched", "promoted", b"promoted", "refused", b"refused", "removed", b"removed", "stored", b"stored", "written_through", b"written_through"]) -> None: ...
 
 Global___TierCounters: typing_extensions.TypeAlias = TierCounters
 
@@ -369,3 +421,42 @@ class BlockLease(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["kind", b"kind", "owner", b"owner", "remaining", b"remaining", "tier", b"tier"]) -> None: ...
 
 Global___BlockLease: typing_extensions.TypeAlias = BlockLease
+
+@typing.final
+class TierLease(google.protobuf.message.Message):
+    """TierLease is an open lease on blocks of a tier."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OWNER_FIELD_NUMBER: builtins.int
+    KIND_FIELD_NUMBER: builtins.int
+    AGE_FIELD_NUMBER: builtins.int
+    REMAINING_FIELD_NUMBER: builtins.int
+    BLOCKS_FIELD_NUMBER: builtins.int
+    owner: builtins.str
+    """Who holds it."""
+    kind: Global___LeaseKind.ValueType
+    """What it is for."""
+    blocks: builtins.int
+    """Slots that it holds."""
+    @property
+    def age(self) -> google.protobuf.duration_pb2.Duration:
+        """How long it has been open."""
+
+    @property
+    def remaining(self) -> google.protobuf.duration_pb2.Duration:
+        """Time left."""
+
+    def __init__(
+        self,
+        *,
+        owner: builtins.str = ...,
+        kind: Global___LeaseKind.ValueType = ...,
+        age: google.protobuf.duration_pb2.Duration | None = ...,
+        remaining: google.protobuf.duration_pb2.Duration | None = ...,
+        blocks: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["age", b"age", "remaining", b"remaining"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["age", b"age", "blocks", b"blocks", "kind", b"kind", "owner", b"owner", "remaining", b"remaining"]) -> None: ...
+
+Global___TierLease: typing_extensions.TypeAlias = TierLease

@@ -226,6 +226,7 @@ class PrepareStoreRequest(google.protobuf.message.Message):
     OWNER_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    LOCATE_FIELD_NUMBER: builtins.int
     tier: builtins.str
     """The tier's name."""
     namespace: builtins.bytes
@@ -238,6 +239,8 @@ class PrepareStoreRequest(google.protobuf.message.Message):
     """The request whose blocks these are, for recency, 0 to 256 bytes. Empty means that this call is
     a group of its own.
     """
+    locate: builtins.bool
+    """Tell the slots, for a caller that mapped the tier and writes there by itself."""
     @property
     def runs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.block_pb2.BlockRun]:
         """What is offered, at most Limits.offered_blocks. Blocks are numbered by their place over all runs."""
@@ -256,9 +259,10 @@ class PrepareStoreRequest(google.protobuf.message.Message):
         owner: builtins.str = ...,
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
         request_id: builtins.str = ...,
+        locate: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["lease_id", b"lease_id", "namespace", b"namespace", "owner", b"owner", "request_id", b"request_id", "runs", b"runs", "tier", b"tier", "ttl", b"ttl"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["lease_id", b"lease_id", "locate", b"locate", "namespace", b"namespace", "owner", b"owner", "request_id", b"request_id", "runs", b"runs", "tier", b"tier", "ttl", b"ttl"]) -> None: ...
 
 Global___PrepareStoreRequest: typing_extensions.TypeAlias = PrepareStoreRequest
 
@@ -272,6 +276,7 @@ class PrepareStoreResponse(google.protobuf.message.Message):
     TTL_FIELD_NUMBER: builtins.int
     OUTCOMES_FIELD_NUMBER: builtins.int
     EVICTED_FIELD_NUMBER: builtins.int
+    SLOTS_FIELD_NUMBER: builtins.int
     @property
     def lease(self) -> kvtier.v1.block_pb2.Lease:
         """The lease."""
@@ -288,6 +293,12 @@ class PrepareStoreResponse(google.protobuf.message.Message):
     def evicted(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.block_pb2.NamespacedBlocks]:
         """The blocks evicted to make room, in order."""
 
+    @property
+    def slots(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """With locate: the slot of each block to write, in the offer's order, each block once. Slot n
+        begins n times the tier's slot_bytes behind the place that MapTier tells.
+        """
+
     def __init__(
         self,
         *,
@@ -295,9 +306,10 @@ class PrepareStoreResponse(google.protobuf.message.Message):
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
         outcomes: collections.abc.Iterable[kvtier.v1.result_pb2.StoreOutcome.ValueType] | None = ...,
         evicted: collections.abc.Iterable[kvtier.v1.block_pb2.NamespacedBlocks] | None = ...,
+        slots: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease", b"lease", "ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["evicted", b"evicted", "lease", b"lease", "outcomes", b"outcomes", "ttl", b"ttl"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["evicted", b"evicted", "lease", b"lease", "outcomes", b"outcomes", "slots", b"slots", "ttl", b"ttl"]) -> None: ...
 
 Global___PrepareStoreResponse: typing_extensions.TypeAlias = PrepareStoreResponse
 
@@ -310,8 +322,12 @@ class CompleteStoreRequest(google.protobuf.message.Message):
     LEASE_FIELD_NUMBER: builtins.int
     FAILED_BLOCKS_FIELD_NUMBER: builtins.int
     FAILED_FIELD_NUMBER: builtins.int
+    WAIT_COPIES_FIELD_NUMBER: builtins.int
+    CHECKSUMS_FIELD_NUMBER: builtins.int
     failed: builtins.bool
     """The caller wrote nothing: gives every block back."""
+    wait_copies: builtins.bool
+    """Answer only when the copies that the tier writes through have ended."""
     @property
     def lease(self) -> kvtier.v1.block_pb2.Lease:
         """The lease."""
@@ -320,15 +336,23 @@ class CompleteStoreRequest(google.protobuf.message.Message):
     def failed_blocks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Places in the offer of blocks that the caller could not write."""
 
+    @property
+    def checksums(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """From a caller that wrote the slots by itself: the XXH3-64 of each block to write, in the offer's
+        order, each block once; of those that failed any value. Empty when the blocks were sent.
+        """
+
     def __init__(
         self,
         *,
         lease: kvtier.v1.block_pb2.Lease | None = ...,
         failed_blocks: collections.abc.Iterable[builtins.int] | None = ...,
         failed: builtins.bool = ...,
+        wait_copies: builtins.bool = ...,
+        checksums: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease", b"lease"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["failed", b"failed", "failed_blocks", b"failed_blocks", "lease", b"lease"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checksums", b"checksums", "failed", b"failed", "failed_blocks", b"failed_blocks", "lease", b"lease", "wait_copies", b"wait_copies"]) -> None: ...
 
 Global___CompleteStoreRequest: typing_extensions.TypeAlias = CompleteStoreRequest
 
@@ -365,6 +389,9 @@ class PrepareLoadRequest(google.protobuf.message.Message):
     OWNER_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
+    PROMOTE_FIELD_NUMBER: builtins.int
+    WAIT_FIELD_NUMBER: builtins.int
+    LOCATE_FIELD_NUMBER: builtins.int
     tier: builtins.str
     """The tier's name."""
     namespace: builtins.bytes
@@ -375,6 +402,15 @@ class PrepareLoadRequest(google.protobuf.message.Message):
     """Who holds the lease, 1 to 256 bytes of printable text."""
     request_id: builtins.str
     """The request that loads, for recency, 0 to 256 bytes. Empty means a group of its own."""
+    promote: builtins.bool
+    """Bring up, from slower tiers of the node, what is not in the tier: as long a prefix of the blocks
+    as there is room for. A block that is on its way is HIT_PENDING, and one behind the last that
+    was admitted RETRY.
+    """
+    wait: builtins.bool
+    """With promote: answer when the blocks are there and pinned, or shortly before the call's deadline."""
+    locate: builtins.bool
+    """Tell the slots, for a caller that mapped the tier and reads there by itself."""
     @property
     def blocks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.block_pb2.BlockSet]:
         """The blocks, numbered by their place over all sets."""
@@ -393,9 +429,12 @@ class PrepareLoadRequest(google.protobuf.message.Message):
         owner: builtins.str = ...,
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
         request_id: builtins.str = ...,
+        promote: builtins.bool = ...,
+        wait: builtins.bool = ...,
+        locate: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["blocks", b"blocks", "lease_id", b"lease_id", "namespace", b"namespace", "owner", b"owner", "request_id", b"request_id", "tier", b"tier", "ttl", b"ttl"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blocks", b"blocks", "lease_id", b"lease_id", "locate", b"locate", "namespace", b"namespace", "owner", b"owner", "promote", b"promote", "request_id", b"request_id", "tier", b"tier", "ttl", b"ttl", "wait", b"wait"]) -> None: ...
 
 Global___PrepareLoadRequest: typing_extensions.TypeAlias = PrepareLoadRequest
 
@@ -408,6 +447,8 @@ class PrepareLoadResponse(google.protobuf.message.Message):
     LEASE_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
     RESULTS_FIELD_NUMBER: builtins.int
+    SLOTS_FIELD_NUMBER: builtins.int
+    CHECKSUMS_FIELD_NUMBER: builtins.int
     @property
     def lease(self) -> kvtier.v1.block_pb2.Lease:
         """The lease."""
@@ -420,15 +461,27 @@ class PrepareLoadResponse(google.protobuf.message.Message):
     def results(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[kvtier.v1.result_pb2.LookupResult.ValueType]:
         """One result a block: HIT is pinned, the others are not."""
 
+    @property
+    def slots(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """With locate: the slot of each block, 0 where it is not pinned. Slot n begins n times the tier's
+        slot_bytes behind the place that MapTier tells.
+        """
+
+    @property
+    def checksums(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """With locate: the XXH3-64 of each block, 0 where it is not pinned."""
+
     def __init__(
         self,
         *,
         lease: kvtier.v1.block_pb2.Lease | None = ...,
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
         results: collections.abc.Iterable[kvtier.v1.result_pb2.LookupResult.ValueType] | None = ...,
+        slots: collections.abc.Iterable[builtins.int] | None = ...,
+        checksums: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["lease", b"lease", "ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["lease", b"lease", "results", b"results", "ttl", b"ttl"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checksums", b"checksums", "lease", b"lease", "results", b"results", "slots", b"slots", "ttl", b"ttl"]) -> None: ...
 
 Global___PrepareLoadResponse: typing_extensions.TypeAlias = PrepareLoadResponse
 
@@ -721,128 +774,3 @@ class ClearTierResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["ended_leases", b"ended_leases", "removed_blocks", b"removed_blocks"]) -> None: ...
 
 Global___ClearTierResponse: typing_extensions.TypeAlias = ClearTierResponse
-
-@typing.final
-class ListBlocksRequest(google.protobuf.message.Message):
-    """ListBlocksRequest asks for a page."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    TIERS_FIELD_NUMBER: builtins.int
-    NAMESPACE_FIELD_NUMBER: builtins.int
-    GROUP_FIELD_NUMBER: builtins.int
-    SCOPE_FIELD_NUMBER: builtins.int
-    PAGE_SIZE_FIELD_NUMBER: builtins.int
-    PAGE_TOKEN_FIELD_NUMBER: builtins.int
-    namespace: builtins.bytes
-    """The only namespace to list, by fingerprint. Empty means all."""
-    group: builtins.int
-    """The only KV-cache group to list. Unset means all."""
-    scope: builtins.bytes
-    """The only scope to list, 0 to 32 bytes. Unset means all."""
-    page_size: builtins.int
-    """Blocks a page: 0 means 1,000, and more than 5,000 gives 5,000."""
-    page_token: builtins.bytes
-    """The token of the page before, for the same filter. Empty means the first page."""
-    @property
-    def tiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Tiers to list. Empty means all."""
-
-    def __init__(
-        self,
-        *,
-        tiers: collections.abc.Iterable[builtins.str] | None = ...,
-        namespace: builtins.bytes = ...,
-        group: builtins.int | None = ...,
-        scope: builtins.bytes | None = ...,
-        page_size: builtins.int = ...,
-        page_token: builtins.bytes = ...,
-    ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_group", b"_group", "_scope", b"_scope", "group", b"group", "scope", b"scope"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_group", b"_group", "_scope", b"_scope", "group", b"group", "namespace", b"namespace", "page_size", b"page_size", "page_token", b"page_token", "scope", b"scope", "tiers", b"tiers"]) -> None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_group", b"_group"]) -> typing.Literal["group"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_scope", b"_scope"]) -> typing.Literal["scope"] | None: ...
-
-Global___ListBlocksRequest: typing_extensions.TypeAlias = ListBlocksRequest
-
-@typing.final
-class ListBlocksResponse(google.protobuf.message.Message):
-    """ListBlocksResponse is a page."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    BLOCKS_FIELD_NUMBER: builtins.int
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
-    next_page_token: builtins.bytes
-    """The token for the next page. Empty at the end."""
-    @property
-    def blocks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.tier_pb2.Block]:
-        """The blocks. A page may be short, or even empty, before the last."""
-
-    def __init__(
-        self,
-        *,
-        blocks: collections.abc.Iterable[kvtier.v1.tier_pb2.Block] | None = ...,
-        next_page_token: builtins.bytes = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["blocks", b"blocks", "next_page_token", b"next_page_token"]) -> None: ...
-
-Global___ListBlocksResponse: typing_extensions.TypeAlias = ListBlocksResponse
-
-@typing.final
-class DescribeBlockRequest(google.protobuf.message.Message):
-    """DescribeBlockRequest names a block."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    NAMESPACE_FIELD_NUMBER: builtins.int
-    GROUP_FIELD_NUMBER: builtins.int
-    SCOPE_FIELD_NUMBER: builtins.int
-    BLOCK_HASH_FIELD_NUMBER: builtins.int
-    namespace: builtins.bytes
-    """The namespace's fingerprint, 32 bytes."""
-    group: builtins.int
-    """The KV-cache group."""
-    scope: builtins.bytes
-    """The scope, 0 to 32 bytes."""
-    block_hash: builtins.bytes
-    """The hash."""
-    def __init__(
-        self,
-        *,
-        namespace: builtins.bytes = ...,
-        group: builtins.int = ...,
-        scope: builtins.bytes = ...,
-        block_hash: builtins.bytes = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["block_hash", b"block_hash", "group", b"group", "namespace", b"namespace", "scope", b"scope"]) -> None: ...
-
-Global___DescribeBlockRequest: typing_extensions.TypeAlias = DescribeBlockRequest
-
-@typing.final
-class DescribeBlockResponse(google.protobuf.message.Message):
-    """DescribeBlockResponse tells everything about a block."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    COPIES_FIELD_NUMBER: builtins.int
-    LEASES_FIELD_NUMBER: builtins.int
-    @property
-    def copies(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.tier_pb2.Block]:
-        """The readable copies, fastest tier first."""
-
-    @property
-    def leases(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.tier_pb2.BlockLease]:
-        """The leases on it, also those that are still writing it."""
-
-    def __init__(
-        self,
-        *,
-        copies: collections.abc.Iterable[kvtier.v1.tier_pb2.Block] | None = ...,
-        leases: collections.abc.Iterable[kvtier.v1.tier_pb2.BlockLease] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["copies", b"copies", "leases", b"leases"]) -> None: ...
-
-Global___DescribeBlockResponse: typing_extensions.TypeAlias = DescribeBlockResponse

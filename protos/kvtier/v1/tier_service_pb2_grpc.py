@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from kvtier.v1 import listing_pb2 as kvtier_dot_v1_dot_listing__pb2
 from kvtier.v1 import tier_service_pb2 as kvtier_dot_v1_dot_tier__service__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
@@ -110,13 +111,13 @@ class TierServiceStub(object):
                 _registered_method=True)
         self.ListBlocks = channel.unary_unary(
                 '/kvtier.v1.TierService/ListBlocks',
-                request_serializer=kvtier_dot_v1_dot_tier__service__pb2.ListBlocksRequest.SerializeToString,
-                response_deserializer=kvtier_dot_v1_dot_tier__service__pb2.ListBlocksResponse.FromString,
+                request_serializer=kvtier_dot_v1_dot_listing__pb2.ListBlocksRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_listing__pb2.ListBlocksResponse.FromString,
                 _registered_method=True)
         self.DescribeBlock = channel.unary_unary(
                 '/kvtier.v1.TierService/DescribeBlock',
-                request_serializer=kvtier_dot_v1_dot_tier__service__pb2.DescribeBlockRequest.SerializeToString,
-                response_deserializer=kvtier_dot_v1_dot_tier__service__pb2.DescribeBlockResponse.FromString,
+                request_serializer=kvtier_dot_v1_dot_listing__pb2.DescribeBlockRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_listing__pb2.DescribeBlockResponse.FromString,
                 _registered_method=True)
 
 
@@ -374,13 +375,13 @@ def add_TierServiceServicer_to_server(servicer, server):
             ),
             'ListBlocks': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBlocks,
-                    request_deserializer=kvtier_dot_v1_dot_tier__service__pb2.ListBlocksRequest.FromString,
-                    response_serializer=kvtier_dot_v1_dot_tier__service__pb2.ListBlocksResponse.SerializeToString,
+                    request_deserializer=kvtier_dot_v1_dot_listing__pb2.ListBlocksRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_listing__pb2.ListBlocksResponse.SerializeToString,
             ),
             'DescribeBlock': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeBlock,
-                    request_deserializer=kvtier_dot_v1_dot_tier__service__pb2.DescribeBlockRequest.FromString,
-                    response_serializer=kvtier_dot_v1_dot_tier__service__pb2.DescribeBlockResponse.SerializeToString,
+                    request_deserializer=kvtier_dot_v1_dot_listing__pb2.DescribeBlockRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_listing__pb2.DescribeBlockResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -790,8 +791,8 @@ class TierService(object):
             request,
             target,
             '/kvtier.v1.TierService/ListBlocks',
-            kvtier_dot_v1_dot_tier__service__pb2.ListBlocksRequest.SerializeToString,
-            kvtier_dot_v1_dot_tier__service__pb2.ListBlocksResponse.FromString,
+            kvtier_dot_v1_dot_listing__pb2.ListBlocksRequest.SerializeToString,
+            kvtier_dot_v1_dot_listing__pb2.ListBlocksResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -817,8 +818,8 @@ class TierService(object):
             request,
             target,
             '/kvtier.v1.TierService/DescribeBlock',
-            kvtier_dot_v1_dot_tier__service__pb2.DescribeBlockRequest.SerializeToString,
-            kvtier_dot_v1_dot_tier__service__pb2.DescribeBlockResponse.FromString,
+            kvtier_dot_v1_dot_listing__pb2.DescribeBlockRequest.SerializeToString,
+            kvtier_dot_v1_dot_listing__pb2.DescribeBlockResponse.FromString,
             options,
             channel_credentials,
             insecure,

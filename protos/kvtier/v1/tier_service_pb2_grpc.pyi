@@ -7,6 +7,7 @@ import abc
 import collections.abc
 import grpc
 import grpc.aio
+import kvtier.v1.listing_pb2
 import kvtier.v1.tier_service_pb2
 import sys
 import typing
@@ -252,32 +253,32 @@ _TierServiceClearTierType = typing_extensions.TypeVar(
 _TierServiceListBlocksType = typing_extensions.TypeVar(
     '_TierServiceListBlocksType',
     grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.ListBlocksRequest,
-        kvtier.v1.tier_service_pb2.ListBlocksResponse,
+        kvtier.v1.listing_pb2.ListBlocksRequest,
+        kvtier.v1.listing_pb2.ListBlocksResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.ListBlocksRequest,
-        kvtier.v1.tier_service_pb2.ListBlocksResponse,
+        kvtier.v1.listing_pb2.ListBlocksRequest,
+        kvtier.v1.listing_pb2.ListBlocksResponse,
     ],
     default=grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.ListBlocksRequest,
-        kvtier.v1.tier_service_pb2.ListBlocksResponse,
+        kvtier.v1.listing_pb2.ListBlocksRequest,
+        kvtier.v1.listing_pb2.ListBlocksResponse,
     ],
 )
 
 _TierServiceDescribeBlockType = typing_extensions.TypeVar(
     '_TierServiceDescribeBlockType',
     grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.DescribeBlockRequest,
-        kvtier.v1.tier_service_pb2.DescribeBlockResponse,
+        kvtier.v1.listing_pb2.DescribeBlockRequest,
+        kvtier.v1.listing_pb2.DescribeBlockResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.DescribeBlockRequest,
-        kvtier.v1.tier_service_pb2.DescribeBlockResponse,
+        kvtier.v1.listing_pb2.DescribeBlockRequest,
+        kvtier.v1.listing_pb2.DescribeBlockResponse,
     ],
     default=grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.DescribeBlockRequest,
-        kvtier.v1.tier_service_pb2.DescribeBlockResponse,
+        kvtier.v1.listing_pb2.DescribeBlockRequest,
+        kvtier.v1.listing_pb2.DescribeBlockResponse,
     ],
 )
 
@@ -347,12 +348,12 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
             kvtier.v1.tier_service_pb2.ClearTierResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.ListBlocksRequest,
-            kvtier.v1.tier_service_pb2.ListBlocksResponse,
+            kvtier.v1.listing_pb2.ListBlocksRequest,
+            kvtier.v1.listing_pb2.ListBlocksResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.DescribeBlockRequest,
-            kvtier.v1.tier_service_pb2.DescribeBlockResponse,
+            kvtier.v1.listing_pb2.DescribeBlockRequest,
+            kvtier.v1.listing_pb2.DescribeBlockResponse,
         ],
     ], channel: grpc.Channel) -> None: ...
 
@@ -415,12 +416,12 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
             kvtier.v1.tier_service_pb2.ClearTierResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.ListBlocksRequest,
-            kvtier.v1.tier_service_pb2.ListBlocksResponse,
+            kvtier.v1.listing_pb2.ListBlocksRequest,
+            kvtier.v1.listing_pb2.ListBlocksResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.DescribeBlockRequest,
-            kvtier.v1.tier_service_pb2.DescribeBlockResponse,
+            kvtier.v1.listing_pb2.DescribeBlockRequest,
+            kvtier.v1.listing_pb2.DescribeBlockResponse,
         ],
     ], channel: grpc.aio.Channel) -> None: ...
 
@@ -606,12 +607,12 @@ TierServiceAsyncStub: typing_extensions.TypeAlias = TierServiceStub[
         kvtier.v1.tier_service_pb2.ClearTierResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.ListBlocksRequest,
-        kvtier.v1.tier_service_pb2.ListBlocksResponse,
+        kvtier.v1.listing_pb2.ListBlocksRequest,
+        kvtier.v1.listing_pb2.ListBlocksResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.DescribeBlockRequest,
-        kvtier.v1.tier_service_pb2.DescribeBlockResponse,
+        kvtier.v1.listing_pb2.DescribeBlockRequest,
+        kvtier.v1.listing_pb2.DescribeBlockResponse,
     ],
 ]
 
@@ -804,9 +805,9 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
     def ListBlocks(
         self,
-        request: kvtier.v1.tier_service_pb2.ListBlocksRequest,
+        request: kvtier.v1.listing_pb2.ListBlocksRequest,
         context: _ServicerContext,
-    ) -> typing.Union[kvtier.v1.tier_service_pb2.ListBlocksResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.ListBlocksResponse]]:
+    ) -> typing.Union[kvtier.v1.listing_pb2.ListBlocksResponse, collections.abc.Awaitable[kvtier.v1.listing_pb2.ListBlocksResponse]]:
         """ListBlocks lists readable blocks, page by page. A block that stays from the first page to the
         last is listed exactly once, and one stored meanwhile not at all.
         Errors:
@@ -818,9 +819,9 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
     def DescribeBlock(
         self,
-        request: kvtier.v1.tier_service_pb2.DescribeBlockRequest,
+        request: kvtier.v1.listing_pb2.DescribeBlockRequest,
         context: _ServicerContext,
-    ) -> typing.Union[kvtier.v1.tier_service_pb2.DescribeBlockResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.DescribeBlockResponse]]:
+    ) -> typing.Union[kvtier.v1.listing_pb2.DescribeBlockResponse, collections.abc.Awaitable[kvtier.v1.listing_pb2.DescribeBlockResponse]]:
         """DescribeBlock tells everything about one block: its copies and their leases.
         Errors:
         - NOT_FOUND: unknown namespace, or no tier holds the block.

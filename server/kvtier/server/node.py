@@ -15,6 +15,7 @@ from kvtier.server.leases import Leases
 from kvtier.server.namespaces import Namespaces
 from kvtier.server.stores.base import BlockStore
 from kvtier.server.tiers.announce import Announcer
+from kvtier.server.tiers.policy import Stamps
 from kvtier.server.tiers.scan import snapshot
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
 from kvtier.server.tiers.tier import Tier
@@ -43,6 +44,7 @@ class Node:
         log: The event log.
         tiers: The tiers, from fastest to slowest.
         spaces: The spaces that have blocks.
+        stamps: Where the policies of all tiers get the numbers of their stamps.
         leases: Every reservation and pin.
         registry: The registered namespaces.
         draining: Set when the last event is in the log and followers are to be sent off.
@@ -66,6 +68,7 @@ class Node:
             max_bytes=config.events.max_bytes,
         )
         self.spaces = Spaces()
+        self.stamps = Stamps()
         self.registry = Namespaces(config.limits.namespaces, config.limits.block_bytes)
         self.leases = Leases(
             clock,
@@ -92,6 +95,7 @@ class Node:
             policy_name=config.policy,
             announcer=Announcer(place, config.name, store.medium, log),
             spaces=self.spaces,
+            stamps=self.stamps,
             clock=self.clock,
         )
         if config.slot_bytes:

@@ -20,7 +20,9 @@ from kvtier.v1.block_pb2 import BlockSet, Position
 from kvtier.v1.event_service_pb2 import TierState
 from kvtier.v1.result_pb2 import ChainLookup
 from kvtier.v1.tier_pb2 import Block, Limits, Node, Tier
-from kvtier.v1.tier_service_pb2 import LookupBlocksResponse
+from kvtier.v1.tier_service_pb2 import (
+    LookupBlocksResponse,
+)
 from kvtier.wire.hashes import split_hashes
 
 from .node_log import FINGERPRINT, NAMESPACE, TIER, NodeLog, block_hash

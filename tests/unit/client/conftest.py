@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kvtier.client import BlockIndex, NodeClient
-from kvtier.v1.tier_service_pb2 import ListNamespacesResponse
+from kvtier.v1.tier_service_pb2 import (
+    ListNamespacesResponse,
+)
 
 from .fakes import FakeNode
 from .messages import LARGE, NAMESPACE, Script

@@ -17,8 +17,13 @@ from kvtier.client import (
 )
 from kvtier.client.loop_thread import LoopThread
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
+from kvtier.v1.listing_pb2 import (
+    ListBlocksResponse,
+)
 from kvtier.v1.tier_pb2 import Block
-from kvtier.v1.tier_service_pb2 import GetNodeResponse, ListBlocksResponse
+from kvtier.v1.tier_service_pb2 import (
+    GetNodeResponse,
+)
 from kvtier.wire.errors import Reason, not_found
 
 from .fakes import FakeNode, fail, play

@@ -6,7 +6,9 @@ import pytest
 
 from kvtier.client import InvalidArgumentError, NodeClient
 from kvtier.client.channel import channel_options
-from kvtier.v1.tier_service_pb2 import DESCRIPTOR
+from kvtier.v1.tier_service_pb2 import (
+    DESCRIPTOR,
+)
 
 _CHANGING = {"TouchBlocks", "DeleteBlocks", "ClearTier"}
 

@@ -11,11 +11,13 @@ import grpc
 import pytest
 
 from kvtier.client import DeadlineError, KvtierError, NodeClient, NotFoundError, UnavailableError
+from kvtier.v1.listing_pb2 import (
+    ListBlocksRequest,
+    ListBlocksResponse,
+)
 from kvtier.v1.tier_pb2 import Block
 from kvtier.v1.tier_service_pb2 import (
     GetNodeResponse,
-    ListBlocksRequest,
-    ListBlocksResponse,
     LookupBlocksResponse,
     PrepareStoreResponse,
     RegisterNamespaceResponse,

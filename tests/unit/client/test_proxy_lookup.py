@@ -7,7 +7,10 @@ from kvtier.client import (
     UnavailableError,
 )
 from kvtier.v1.result_pb2 import ChainLookup
-from kvtier.v1.tier_service_pb2 import LookupBlocksResponse, TouchBlocksResponse
+from kvtier.v1.tier_service_pb2 import (
+    LookupBlocksResponse,
+    TouchBlocksResponse,
+)
 from kvtier.wire.errors import Reason, not_found, unavailable
 
 from .fakes import fail

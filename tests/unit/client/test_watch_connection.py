@@ -7,7 +7,9 @@ import grpc
 import pytest
 
 from kvtier.client import KvtierError, NodeClient, Watch
-from kvtier.v1.tier_service_pb2 import GetNodeResponse
+from kvtier.v1.tier_service_pb2 import (
+    GetNodeResponse,
+)
 
 from .fakes import FakeNode, Handler, play
 from .manual_time import ManualTime

@@ -4,7 +4,10 @@ import pytest
 
 from kvtier.v1 import block_pb2
 from kvtier.v1.result_pb2 import LeaseResult
-from kvtier.v1.tier_service_pb2 import ReleaseLeasesRequest, RenewLeasesRequest
+from kvtier.v1.tier_service_pb2 import (
+    ReleaseLeasesRequest,
+    RenewLeasesRequest,
+)
 from kvtier.wire.errors import KvtierError
 from tests.contract.support import run, words
 

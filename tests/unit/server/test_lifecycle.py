@@ -22,7 +22,9 @@ from kvtier.server.listening import StartError
 from kvtier.server.main import serve
 from kvtier.server.operations.storing import prepare_store
 from kvtier.server.stores.base import StoreError
-from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareStoreRequest,
+)
 from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import cpu_tier, namespace, run
 from tests.faults.processes import NodeProcess, end

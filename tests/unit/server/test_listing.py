@@ -7,6 +7,7 @@ import pytest
 
 from kvtier.server.operations.listing import list_blocks
 from kvtier.v1 import tier_service_pb2 as pb
+from kvtier.v1.listing_pb2 import DescribeBlockRequest, ListBlocksRequest, ListBlocksResponse
 from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import block_hash, cpu_tier, hash_set, namespace, payload, run
 
@@ -14,14 +15,14 @@ from .conftest import MakeNode
 from .support import LocalNode
 
 
-async def page_of(node: LocalNode, token: bytes = b"", size: int = 2) -> pb.ListBlocksResponse:
+async def page_of(node: LocalNode, token: bytes = b"", size: int = 2) -> ListBlocksResponse:
     """Return one page of all blocks."""
-    return await list_blocks(node.node, pb.ListBlocksRequest(page_size=size, page_token=token))
+    return await list_blocks(node.node, ListBlocksRequest(page_size=size, page_token=token))
 
 
 async def all_pages(node: LocalNode, **wanted: object) -> list[bytes]:
     """Return the hashes of a whole listing, in its order."""
-    request = pb.ListBlocksRequest(**wanted)  # type: ignore[arg-type]
+    request = ListBlocksRequest(**wanted)  # type: ignore[arg-type]
     found: list[bytes] = []
     while True:
         page = await list_blocks(node.node, request)
@@ -117,7 +118,7 @@ async def test_a_token_serves_its_own_filter(node: LocalNode) -> None:
     token = (await page_of(node, size=1)).next_page_token
 
     with pytest.raises(KvtierError) as error:
-        await list_blocks(node.node, pb.ListBlocksRequest(group=0, page_token=token))
+        await list_blocks(node.node, ListBlocksRequest(group=0, page_token=token))
 
     assert error.value.code.name == "INVALID_ARGUMENT"
     assert error.value.reason == Reason.PAGE_TOKEN_INVALID
@@ -179,7 +180,7 @@ async def test_a_long_listing_lets_others_run(make_node: MakeNode) -> None:
 async def test_a_block_being_written_is_described_but_not_listed(node: LocalNode) -> None:
     """Its lease is shown before there is a copy, and the copy once it is readable."""
     lease, _ = node.prepare(run("a"))
-    request = pb.DescribeBlockRequest(namespace=node.namespace, block_hash=block_hash("a"))
+    request = DescribeBlockRequest(namespace=node.namespace, block_hash=block_hash("a"))
 
     while_written = node.tiers.describe_block(request)
     assert await all_pages(node) == []

@@ -9,12 +9,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kvtier.server.tiers.lru import LruPolicy
+from kvtier.server.tiers.policy import Age, Columns, Stamps
 from tests.model.effort import examples
 from tests.model.plain_lru import PlainLru
 
 SLOTS = 12
 slots_lists = st.lists(st.integers(0, SLOTS - 1), min_size=1, max_size=5, unique=True)
 requests = st.sampled_from(["", "a", "b", "c"])
+
+
+def lru(starts: list[int], leases: list[int], stamps: Stamps | None = None) -> LruPolicy:
+    """A policy over these columns."""
+    policy = LruPolicy(Columns(len(starts), [], starts, leases), stamps or Stamps())
+    policy.grow(len(starts))
+    return policy
+
+
+def victims(policy: LruPolicy, count: int) -> list[int]:
+    """Take victims, whatever their age."""
+    return [slot for _, slots in policy.victims(count) for slot in slots]
 
 
 class LruMachine(RuleBasedStateMachine):
@@ -24,8 +37,9 @@ class LruMachine(RuleBasedStateMachine):
         super().__init__()
         self.starts = [0] * SLOTS
         self.leases = [0] * SLOTS
-        self.policy = LruPolicy(self.starts, self.leases)
-        self.policy.grow(SLOTS)
+        self.stamps = Stamps()
+        self.policy = lru(self.starts, self.leases, self.stamps)
+        self.unused: list[int] = []
         self.model = PlainLru[int](self.starts.__getitem__)
 
     def held(self) -> list[int]:
@@ -37,13 +51,29 @@ class LruMachine(RuleBasedStateMachine):
     @rule(request_id=requests, slots=slots_lists, starts=st.lists(st.integers(0, 3), min_size=5))
     def stamp(self, request_id: str, slots: list[int], starts: list[int]) -> None:
         """Stamp slots; those that were free come with a position of their own."""
+        self.unused.append(self.stamps.next())
+        self.model.stamps += 1
+        self.place(slots, starts)
+        self.policy.stamp(request_id, slots)
+        self.model.stamp(request_id, slots)
+
+    def place(self, slots: list[int], starts: list[int]) -> None:
         held = self.held()
         for slot, start in zip(slots, starts, strict=False):
             if slot not in held:
                 self.starts[slot] = start
                 self.leases[slot] = 0
-        self.policy.stamp(request_id, slots)
-        self.model.stamp(request_id, slots)
+
+    @precondition(lambda self: self.unused)
+    @rule(data=st.data(), slots=slots_lists, starts=st.lists(st.integers(0, 3), min_size=5))
+    def enter(self, data: st.DataObject, slots: list[int], starts: list[int]) -> None:
+        """Take in copies: they are as old as what they were copied from, if not older here."""
+        stamp = data.draw(st.sampled_from(self.unused), "stamp")
+        name = data.draw(st.sampled_from(["a", "b", "c", f"anonymous {stamp}"]), "group")
+        self.unused.remove(stamp)
+        self.place(slots, starts)
+        self.policy.enter(Age(name, stamp), slots)
+        self.model.enter(name, stamp, slots)
 
     @rule(request_id=requests)
     def stamp_nothing(self, request_id: str) -> None:
@@ -85,15 +115,24 @@ class LruMachine(RuleBasedStateMachine):
         order = self.order()
         count = data.draw(st.integers(1, len(order)), "count")
 
-        victims = self.policy.victims(count)
+        ages = {slot: age for age, slots in self.policy.ages(order) for slot in slots}
 
-        assert victims == order[:count]
-        self.model.forget(victims)
+        taken = self.policy.victims(count)
+
+        chosen = [slot for _, slots in taken for slot in slots]
+        assert chosen == order[:count]
+        assert {slot: age for age, slots in taken for slot in slots} == {
+            slot: ages[slot] for slot in chosen
+        }
+        assert not self.policy.ages(chosen)
+        self.model.forget(chosen)
 
     @invariant()
     def nothing_is_left_of_what_was_forgotten(self) -> None:
         """The policy remembers no request, and no slot, that has gone."""
-        assert set(self.policy._named) == self.model.names()
+        named = {name for name in self.policy._named if not name.startswith("\0")}
+        assert named == self.model.names()
+        assert len(self.policy._named) == self.model.groups()
         assert self.policy._parked <= set(self.held())
 
     def teardown(self) -> None:
@@ -103,38 +142,36 @@ class LruMachine(RuleBasedStateMachine):
             self.policy.released([slot])
         order = self.order()
         if order:
-            assert self.policy.victims(len(order)) == order
+            assert victims(self.policy, len(order)) == order
 
 
 @pytest.mark.parametrize("released", [[1, 2], [2, 1]])
 def test_leases_change_no_order_at_equal_positions(released: list[int]) -> None:
     """Of blocks at one position the later in the offer goes first, whichever lease ended first."""
     starts, leases = [0, 0, 0], [0, 1, 1]
-    policy = LruPolicy(starts, leases)
-    policy.grow(3)
+    policy = lru(starts, leases)
     policy.stamp("a", [0, 1, 2])
-    assert policy.victims(1) == [0]
+    assert victims(policy, 1) == [0]
 
     for slot in released:
         leases[slot] = 0
         policy.released([slot])
 
-    assert policy.victims(2) == [2, 1]
+    assert victims(policy, 2) == [2, 1]
 
 
 def test_a_block_that_joins_later_goes_before_one_that_a_lease_kept() -> None:
     """A lease that stood in the way of an eviction does not make its block the later one."""
     starts, leases = [0, 16, 16], [0, 1, 0]
-    policy = LruPolicy(starts, leases)
-    policy.grow(3)
+    policy = lru(starts, leases)
     policy.stamp("a", [0, 1])
-    assert policy.victims(1) == [0]
+    assert victims(policy, 1) == [0]
     policy.stamp("a", [2])
 
     leases[1] = 0
     policy.released([1])
 
-    assert policy.victims(2) == [2, 1]
+    assert victims(policy, 2) == [2, 1]
 
 
 TestLru = LruMachine.TestCase

@@ -7,7 +7,9 @@ import pytest
 from kvtier.server.tiers.offer import Run, plan_offer
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.v1.result_pb2 import StoreOutcome
-from kvtier.v1.tier_service_pb2 import TouchBlocksRequest
+from kvtier.v1.tier_service_pb2 import (
+    TouchBlocksRequest,
+)
 from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import TOKENS, block_hash, cpu_tier, namespace, run, words
 

@@ -6,6 +6,7 @@ import pytest
 
 from kvtier.server.tiers import policies
 from kvtier.server.tiers.policies import policy_names, register_policy
+from kvtier.server.tiers.policy import Age, Aged, Columns, Stamps
 from tests.contract.support import block_hash, cpu_tier, hashes
 
 from .conftest import MakeNode
@@ -14,8 +15,8 @@ from .conftest import MakeNode
 class NewestFirst:
     """Evicts what was stamped last."""
 
-    def __init__(self, starts: Sequence[int], leases: Sequence[int]) -> None:
-        self._leases = leases
+    def __init__(self, columns: Columns, stamps: Stamps) -> None:
+        self._leases = columns.leases
         self._stamped: list[int] = []
 
     def grow(self, slots: int) -> None: ...
@@ -24,10 +25,16 @@ class NewestFirst:
         self.forget(slots)
         self._stamped.extend(slots)
 
-    def victims(self, count: int) -> list[int]:
+    def enter(self, age: Age, slots: Sequence[int]) -> None:
+        self._stamped[:0] = slots
+
+    def ages(self, slots: Sequence[int]) -> list[Aged]:
+        return [(Age("", 1), [slot for slot in slots if slot in self._stamped])]
+
+    def victims(self, count: int) -> list[Aged]:
         free = [slot for slot in reversed(self._stamped) if not self._leases[slot]]
         self.forget(free[:count])
-        return free[:count]
+        return [(Age("", 1), free[:count])]
 
     def forget(self, slots: Sequence[int]) -> None:
         self._stamped = [slot for slot in self._stamped if slot not in slots]

@@ -4,7 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from kvtier.v1.tier_service_pb2 import PrepareLoadRequest, ReleaseLeasesRequest, TouchBlocksRequest
+from kvtier.v1.tier_service_pb2 import (
+    PrepareLoadRequest,
+    ReleaseLeasesRequest,
+    TouchBlocksRequest,
+)
 from tests.contract.support import block_hash, hashes, run
 
 from .support import TIER, LocalNode

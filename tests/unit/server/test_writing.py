@@ -3,7 +3,10 @@
 import pytest
 
 from kvtier.v1.result_pb2 import CompleteResult, StoreOutcome
-from kvtier.v1.tier_service_pb2 import ClearTierRequest, ReleaseLeasesRequest
+from kvtier.v1.tier_service_pb2 import (
+    ClearTierRequest,
+    ReleaseLeasesRequest,
+)
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
 from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import cpu_tier, payload, payloads, run, words

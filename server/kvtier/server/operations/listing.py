@@ -15,13 +15,13 @@ from kvtier.server.tiers.spaces import PREFIX_BYTES
 from kvtier.server.tiers.table import Origin
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import BlockSet
-from kvtier.v1.tier_pb2 import Block, BlockLease
-from kvtier.v1.tier_service_pb2 import (
+from kvtier.v1.listing_pb2 import (
     DescribeBlockRequest,
     DescribeBlockResponse,
     ListBlocksRequest,
     ListBlocksResponse,
 )
+from kvtier.v1.tier_pb2 import Block, BlockLease
 from kvtier.wire.errors import Reason, invalid, not_found, quote
 
 _DEFAULT_PAGE, _MAX_PAGE = 1000, 5000

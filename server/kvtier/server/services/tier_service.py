@@ -11,6 +11,12 @@ from kvtier.server.operations import (
     storing,
 )
 from kvtier.v1 import tier_service_pb2 as pb
+from kvtier.v1.listing_pb2 import (
+    DescribeBlockRequest,
+    DescribeBlockResponse,
+    ListBlocksRequest,
+    ListBlocksResponse,
+)
 
 
 class TierService:
@@ -81,10 +87,10 @@ class TierService:
         """Remove every block of a tier."""
         return removing.clear_tier(self._node, request)
 
-    async def list_blocks(self, request: pb.ListBlocksRequest) -> pb.ListBlocksResponse:
+    async def list_blocks(self, request: ListBlocksRequest) -> ListBlocksResponse:
         """List readable blocks, page by page."""
         return await listing.list_blocks(self._node, request)
 
-    def describe_block(self, request: pb.DescribeBlockRequest) -> pb.DescribeBlockResponse:
+    def describe_block(self, request: DescribeBlockRequest) -> DescribeBlockResponse:
         """Tell everything about one block."""
         return listing.describe_block(self._node, request)

@@ -8,6 +8,10 @@ from heapq import heappop, heappush
 from operator import lt
 
 from kvtier.server.tiers.columns import gather
+from kvtier.server.tiers.policy import Age, Aged, Columns, Stamps
+
+# What names the group of a call without a request id; no request id has such a character.
+_ANONYMOUS = "\0"
 
 
 class _Group:
@@ -18,14 +22,15 @@ class _Group:
     group, but it is in `slots` no more.
     """
 
-    __slots__ = ("dead", "name", "parked", "slots", "stamp")
+    __slots__ = ("dead", "name", "parked", "queued", "slots", "stamp")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, stamp: int) -> None:
         self.name = name
         self.slots: list[int] = []
         self.dead = 0
         self.parked = 0
-        self.stamp = 0
+        self.queued = 0
+        self.stamp = stamp
 
 
 class LruPolicy:
@@ -33,19 +38,20 @@ class LruPolicy:
 
     Every operation is O(1) amortised for each slot it names. A group that lost all its candidates
     while leased ones are parked leaves the order; when a lease ends it comes back at the age that
-    it had, through a small heap, and not through a search.
+    it had, through a small heap, and not through a search. So does a group of which copies entered.
     """
 
-    def __init__(self, starts: Sequence[int], leases: Sequence[int]) -> None:
-        self._starts = starts
-        self._leases = leases
+    def __init__(self, columns: Columns, stamps: Stamps) -> None:
+        self._starts = columns.starts
+        self._leases = columns.leases
+        self._stamps = stamps
         self._owner: list[_Group | None] = []
         self._named: dict[str, _Group] = {}
         self._order: OrderedDict[_Group, None] = OrderedDict()
         self._returned: list[tuple[int, _Group]] = []
         self._parked: set[int] = set()
         self._joined = array("Q")
-        self._stamps = self._joins = 0
+        self._joins = 0
 
     def grow(self, slots: int) -> None:
         """Note that the columns have this many slots now."""
@@ -56,37 +62,45 @@ class LruPolicy:
     def stamp(self, request_id: str, slots: Sequence[int]) -> None:
         """Move slots into the request's group, and the group to the front, also without slots."""
         group = self._named.get(request_id) if request_id else None
+        if group is None and not slots:
+            return
+        number = self._stamps.next()
         if group is None:
-            if not slots:
-                return
-            group = _Group(request_id)
-            if request_id:
-                self._named[request_id] = group
-        self._stamps += 1
-        group.stamp = self._stamps
-        owner = self._owner
-        fresh: Sequence[int] = slots
-        if group.slots or group.parked:
-            fresh = [slot for slot in slots if owner[slot] is not group]
-        if fresh:
-            if group.dead:
-                self._compact(group)
-            self._move(fresh, group)
-            self._insert(group, fresh)
+            group = self._new_group(request_id or f"{_ANONYMOUS}{number}", number)
+        group.stamp = number
+        self._join(group, slots)
         if group.slots:
             self._order[group] = None
             self._order.move_to_end(group)
 
-    def victims(self, count: int) -> list[int]:
+    def enter(self, age: Age, slots: Sequence[int]) -> None:
+        """Take in slots that hold copies of blocks of this age, which nobody used by that."""
+        group = self._named.get(age.group) or self._new_group(*age)
+        self._join(group, slots)
+        self._queue(group)
+
+    def ages(self, slots: Sequence[int]) -> list[Aged]:
+        """Return the age of slots, in the order of first appearance, without those not known."""
+        groups: dict[_Group, list[int]] = {}
+        for slot in slots:
+            group = self._owner[slot]
+            if group is not None:
+                groups.setdefault(group, []).append(slot)
+        return [(Age(group.name, group.stamp), some) for group, some in groups.items()]
+
+    def victims(self, count: int) -> list[Aged]:
         """Take `count` unleased slots from the tails of the oldest groups."""
-        chosen: list[int] = []
-        while len(chosen) < count:
+        taken: list[Aged] = []
+        missing = count
+        while missing:
             group = self._oldest()
-            if not self._take_clean_tail(group, count - len(chosen), chosen):
-                self._take_one_by_one(group, count, chosen)
+            chosen = self._take_clean_tail(group, missing) or self._take_one_by_one(group, missing)
+            if chosen:
+                taken.append((Age(group.name, group.stamp), chosen))
+                missing -= len(chosen)
             if len(group.slots) == group.dead:
                 self._retire(group)
-        return chosen
+        return taken
 
     def forget(self, slots: Sequence[int]) -> None:
         """Drop slots from their groups."""
@@ -107,8 +121,7 @@ class LruPolicy:
             if group.dead:
                 self._compact(group)
             insort(group.slots, slot, key=self._place)
-            if group not in self._order:
-                heappush(self._returned, (group.stamp, group))
+            self._queue(group)
 
     def _oldest(self) -> _Group:
         returned = self._returned
@@ -117,24 +130,26 @@ class LruPolicy:
             if group.stamp == stamp and group.slots and group not in self._order:
                 break
             heappop(returned)
+            if group.queued == stamp:
+                group.queued = 0
         oldest = next(iter(self._order), None)
         if returned and (oldest is None or returned[0][0] < oldest.stamp):
             return returned[0][1]
         assert oldest is not None, "more victims were asked for than there are"
         return oldest
 
-    def _take_clean_tail(self, group: _Group, count: int, chosen: list[int]) -> bool:
+    def _take_clean_tail(self, group: _Group, count: int) -> list[int]:
         tail = group.slots[-count:]
         if group.dead or any(gather(tail)(self._leases)):
-            return False
+            return []
         del group.slots[-count:]
         for slot in tail:
             self._owner[slot] = None
         tail.reverse()
-        chosen += tail
-        return True
+        return tail
 
-    def _take_one_by_one(self, group: _Group, count: int, chosen: list[int]) -> None:
+    def _take_one_by_one(self, group: _Group, count: int) -> list[int]:
+        chosen: list[int] = []
         while group.slots and len(chosen) < count:
             slot = group.slots.pop()
             if self._owner[slot] is not group:
@@ -145,6 +160,28 @@ class LruPolicy:
             else:
                 self._owner[slot] = None
                 chosen.append(slot)
+        return chosen
+
+    def _queue(self, group: _Group) -> None:
+        """Let a group with candidates go at its age, when it is not in the order."""
+        if group.slots and group not in self._order and group.queued != group.stamp:
+            group.queued = group.stamp
+            heappush(self._returned, (group.stamp, group))
+
+    def _new_group(self, name: str, stamp: int) -> _Group:
+        group = self._named[name] = _Group(name, stamp)
+        return group
+
+    def _join(self, group: _Group, slots: Sequence[int]) -> None:
+        owner = self._owner
+        fresh: Sequence[int] = slots
+        if group.slots or group.parked:
+            fresh = [slot for slot in slots if owner[slot] is not group]
+        if fresh:
+            if group.dead:
+                self._compact(group)
+            self._move(fresh, group)
+            self._insert(group, fresh)
 
     def _insert(self, group: _Group, fresh: Sequence[int]) -> None:
         positions = gather(fresh)(self._starts)
@@ -196,7 +233,7 @@ class LruPolicy:
         """Take a group without candidates out of the order; forget it unless some are parked."""
         group.slots, group.dead = [], 0
         self._order.pop(group, None)
-        if group.name and not group.parked and self._named.get(group.name) is group:
+        if not group.parked and self._named.get(group.name) is group:
             del self._named[group.name]
 
 

@@ -1,11 +1,11 @@
 """Replacement policies by name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kvtier.server.tiers.lru import LruPolicy
-from kvtier.server.tiers.policy import Policy
+from kvtier.server.tiers.policy import Columns, Policy, Stamps
 
-PolicyFactory = Callable[[Sequence[int], Sequence[int]], Policy]
+PolicyFactory = Callable[[Columns, Stamps], Policy]
 _POLICIES: dict[str, PolicyFactory] = {"lru": LruPolicy}
 
 
@@ -14,7 +14,7 @@ def register_policy(name: str, factory: PolicyFactory) -> None:
 
     Args:
         name: The name, such as "lru".
-        factory: Called with two columns, by slot: start positions in tokens, and lease counts.
+        factory: Called with what a policy may read, and where its stamps get their numbers.
     """
     _POLICIES[name] = factory
 
@@ -24,10 +24,10 @@ def policy_names() -> list[str]:
     return sorted(_POLICIES)
 
 
-def make_policy(name: str, starts: Sequence[int], leases: Sequence[int]) -> Policy:
+def make_policy(name: str, columns: Columns, stamps: Stamps) -> Policy:
     """Return a new policy over the columns of a block table.
 
     Raises:
         KeyError: When no policy has that name.
     """
-    return _POLICIES[name](starts, leases)
+    return _POLICIES[name](columns, stamps)

@@ -1,14 +1,58 @@
 """Which block goes next: the interface of replacement policies."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from itertools import count
+from typing import NamedTuple, Protocol, TypeAlias
+
+
+class Columns(NamedTuple):
+    """What a policy may read of a block table, by slot.
+
+    Attributes:
+        capacity: Number of slots.
+        keys: Key of the block in each slot, the same bytes for the same block in every tier.
+        starts: Start position of the block, in tokens.
+        leases: Number of leases on the slot, and of copies of it under way; a slot that has any is
+            never a victim.
+    """
+
+    capacity: int
+    keys: Sequence[bytes]
+    starts: Sequence[int]
+    leases: Sequence[int]
+
+
+class Age(NamedTuple):
+    """When slots were used last, in terms that every tier of a node understands.
+
+    Attributes:
+        group: The request that stamped them last; a call without a request id has a name of its
+            own that no request can have.
+        stamp: The number of that stamp, ascending over all tiers of a node.
+    """
+
+    group: str
+    stamp: int
+
+
+Aged: TypeAlias = tuple[Age, Sequence[int]]
+
+
+class Stamps:
+    """Numbers for stamps, ascending, shared by the policies of a node."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def next(self) -> int:
+        """Return the next number."""
+        return next(self._numbers)
 
 
 class Policy(Protocol):
     """Decides which block to evict.
 
-    A policy sees slots only. It reads two columns of the block table: each slot's start position,
-    and the number of leases on it; a leased slot is never a victim.
+    A policy sees slots only, and reads what `Columns` says of them.
     """
 
     def grow(self, slots: int) -> None:
@@ -19,8 +63,16 @@ class Policy(Protocol):
         """Note that a request used these slots, in this order; slots may be new to the policy."""
         ...
 
-    def victims(self, count: int) -> list[int]:
-        """Choose and forget `count` slots without leases; there are so many."""
+    def enter(self, age: Age, slots: Sequence[int]) -> None:
+        """Take in slots that hold copies of blocks of this age, which nobody used by that."""
+        ...
+
+    def ages(self, slots: Sequence[int]) -> list[Aged]:
+        """Return the age of slots, in the order of first appearance, without those not known."""
+        ...
+
+    def victims(self, count: int) -> list[Aged]:
+        """Choose and forget `count` slots without leases, with their age; there are so many."""
         ...
 
     def forget(self, slots: Sequence[int]) -> None:

@@ -10,6 +10,7 @@ from kvtier.server.tiers.counters import Counters
 from kvtier.server.tiers.occupancy import Occupancy
 from kvtier.server.tiers.offer import MISMATCH, Plan, Reservation, Run, plan_offer
 from kvtier.server.tiers.policies import make_policy
+from kvtier.server.tiers.policy import Columns, Stamps
 from kvtier.server.tiers.spaces import NamespaceInfo, Space, Spaces
 from kvtier.server.tiers.table import PENDING, READY, WRITTEN, BlockTable, Groups, Origin
 from kvtier.v1.block_pb2 import (
@@ -58,6 +59,7 @@ class Tier:
         policy_name: str,
         announcer: Announcer,
         spaces: Spaces,
+        stamps: Stamps,
         clock: Clock,
     ) -> None:
         self.name = name
@@ -65,6 +67,7 @@ class Tier:
         self.policy_name = policy_name
         self.announcer = announcer
         self._spaces = spaces
+        self._stamps = stamps
         self._clock = clock
         self.counters = Counters()
         self.slot_bytes = 0
@@ -78,7 +81,8 @@ class Tier:
 
     def _lay_out(self, capacity: int) -> Occupancy:
         table = BlockTable(capacity)
-        policy = make_policy(self.policy_name, table.start, table.leases)
+        columns = Columns(capacity, table.key, table.start, table.leases)
+        policy = make_policy(self.policy_name, columns, self._stamps)
         return Occupancy(table, policy, self.announcer, self._spaces)
 
     @property
@@ -324,7 +328,7 @@ class Tier:
         policy.stamp(request_id, ())
         if residents:
             self._guard(residents, 1)
-        victims = policy.victims(count)
+        victims = [slot for _, slots in policy.victims(count) for slot in slots]
         if residents:
             self._guard(residents, -1)
         groups = table.by_origin(victims)
