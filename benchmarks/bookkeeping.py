@@ -72,6 +72,7 @@ class Cycle:
         self.tier = Tier(
             "cpu0",
             NoBytes(capacity),
+            capacity_bytes=capacity,
             policy_name="lru",
             announcer=Announcer(0, "cpu0", MEDIUM_CPU, log),
             spaces=spaces,

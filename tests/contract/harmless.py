@@ -29,6 +29,7 @@ _HARMLESS: dict[str, set[str]] = {
     "failed": {"absent"},
     "include_blocks": {"absent"},
     "view": {"absent"},
+    "move": {"absent"},
     "locate": {"absent"},
     "promote": {"absent"},
     "wait": {"absent"},

@@ -29,11 +29,17 @@ async def follow(client: NodeClient, _: bytes, tier: str) -> None:
     await anext(client.watch_events(tiers=[tier]))
 
 
+async def copy(client: NodeClient, namespace: bytes, tier: str) -> None:
+    async for _answer in client.copy(namespace, [run(1)], from_tier=tier, to_tier="cpu0"):
+        pass
+
+
 CALLS: dict[str, Call] = {
     "EventService.WatchEvents": follow,
     "TierService.PrepareStore": lambda c, n, t: c.prepare_store(t, n, [run(1)]),
     "TierService.PrepareLoad": lambda c, n, t: c.prepare_load(t, n, [blocks_of(1)]),
     "TierService.TouchBlocks": lambda c, n, t: c.touch(n, [blocks_of(1)], tiers=[t]),
+    "TierService.CopyBlocks": copy,
     "TierService.DeleteBlocks": lambda c, n, t: c.delete(n, [blocks_of(1)], tiers=["cpu0", t]),
     "TierService.ClearTier": lambda c, _, t: c.clear(t, force=True),
     "TierService.ListBlocks": list_blocks,
@@ -45,7 +51,7 @@ CALLS: dict[str, Call] = {
 def names_a_tier(message: Descriptor) -> bool:
     fields: Any = message.fields
     return any(
-        field.name in {"tier", "tiers"}
+        field.name in {"tier", "tiers", "from_tier"}
         or (field.message_type is not None and names_a_tier(field.message_type))
         for field in fields
     )

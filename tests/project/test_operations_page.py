@@ -16,7 +16,7 @@ def _default(name: str, field: FieldInfo) -> str:
     value: Any = field.default
     if field.is_required():
         return "required"
-    if field.default_factory or value is None:
+    if field.default_factory or value in (None, ()):
         return ""
     if isinstance(value, bool):
         return str(value).lower()

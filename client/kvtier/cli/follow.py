@@ -91,6 +91,12 @@ class Follower:
         """Return how many blocks a tier holds."""
         return self.index.count(key.node_id, key.tier)
 
+    def require_no_gaps(self, endpoint: str) -> None:
+        """Raise CommandError when the stream began anew, so that counts are missing."""
+        if self.gaps:
+            what = f"the event stream began anew {self.gaps} times, so that counts are missing"
+            raise CommandError(endpoint, what, "replay again, on a node without other load")
+
     def _count(self, message: WatchEventsResponse) -> None:
         node_id = message.node_id
         if not self.arrival.synced(node_id):

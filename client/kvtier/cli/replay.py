@@ -1,7 +1,7 @@
 """Replaying a trace against one tier, and counting what its events tell."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
@@ -97,9 +97,7 @@ async def replay(
         await follower.arrival.reach(node_id, (await client.get_node()).head)
         elapsed = perf_counter() - start
         comparison = await compare(client, follower)
-        if follower.gaps:
-            what = f"the event stream began anew {follower.gaps} times, so that counts are missing"
-            raise CommandError(client.endpoint, what, "replay again, on a node without other load")
+        follower.require_no_gaps(client.endpoint)
         key = TierKey(node_id, target.tier)
         return Report(
             **sums,
@@ -112,13 +110,25 @@ async def replay(
         )
 
 
-class _Chain(NamedTuple):
+class Chain(NamedTuple):
     """What a request sends."""
 
     number: int
     blocks: int
     hashes: bytes
     payloads: list[bytes]
+
+    def prefix(self, blocks: int) -> bytes:
+        """Return the hashes of the first blocks."""
+        return self.hashes[: blocks * HASH_WIDTH]
+
+
+def make_chains(requests: Iterable[Request], block_bytes: int) -> Iterator[Chain]:
+    """Make what each request sends, one after the other."""
+    for number, request in enumerate(requests):
+        hashes = [block_hash(block_id) for block_id in request.hash_ids]
+        payloads = [payload(digest, block_bytes) for digest in hashes]
+        yield Chain(number, len(hashes), b"".join(hashes), payloads)
 
 
 async def _serve_all(
@@ -127,7 +137,7 @@ async def _serve_all(
     requests: Iterable[Request],
     advance: Callable[[int], None],
 ) -> dict[str, int]:
-    chains = (_chain(number, each, target) for number, each in enumerate(requests))
+    chains = make_chains(requests, target.block_bytes)
     sums = {"requests": 0, "blocks": 0, "prefix_hits": 0}
     chain = next(chains, None)
     while chain is not None:
@@ -145,20 +155,14 @@ async def _serve_all(
     return sums
 
 
-def _chain(number: int, request: Request, target: Target) -> _Chain:
-    hashes = [block_hash(block_id) for block_id in request.hash_ids]
-    payloads = [payload(digest, target.block_bytes) for digest in hashes]
-    return _Chain(number, len(hashes), b"".join(hashes), payloads)
-
-
-async def _lookup(client: NodeClient, target: Target, chain: _Chain) -> int:
+async def _lookup(client: NodeClient, target: Target, chain: Chain) -> int:
     """Return the length of the prefix that the tier has."""
     answer = await client.lookup(target.namespace, [BlockSet(block_hashes=chain.hashes)])
     place = list(answer.tiers).index(target.tier)
     return answer.chains[0].prefix_lengths[place]
 
 
-async def _store(client: NodeClient, target: Target, chain: _Chain) -> None:
+async def _store(client: NodeClient, target: Target, chain: Chain) -> None:
     run = BlockRun(block_hashes=chain.hashes)
     report = await client.store(
         target.tier, target.namespace, [run], chain.payloads, request_id=str(chain.number)

@@ -128,6 +128,7 @@ class BlockingNodeClient(_Client):
     list_namespaces = _blocking(NodeClient.list_namespaces)
     lookup = _blocking(NodeClient.lookup)
     touch = _blocking(NodeClient.touch)
+    copy = _iterating(NodeClient.copy)
     delete = _blocking(NodeClient.delete)
     clear = _blocking(NodeClient.clear)
     list_blocks = _iterating(NodeClient.list_blocks)

@@ -2,9 +2,12 @@
 
 from collections.abc import AsyncGenerator, Sequence
 
+import grpc.aio
+
 from kvtier.client.arguments import build
 from kvtier.client.calls import Calls
-from kvtier.v1.block_pb2 import BlockSet
+from kvtier.v1.block_pb2 import BlockRun, BlockSet
+from kvtier.v1.copying_pb2 import CopyBlocksRequest, CopyBlocksResponse, PeerTier
 from kvtier.v1.listing_pb2 import (
     DescribeBlockRequest,
     DescribeBlockResponse,
@@ -66,6 +69,47 @@ class BlockCalls(Calls):
         return await self._connection.call(
             self._connection.tiers.TouchBlocks, request, request.namespace
         )
+
+    async def copy(
+        self,
+        namespace: bytes,
+        runs: Sequence[BlockRun],
+        *,
+        to_tier: str,
+        from_tier: str | None = None,
+        from_peer: PeerTier | None = None,
+        move: bool = False,
+    ) -> AsyncGenerator[CopyBlocksResponse, None]:
+        """Copy or move blocks from tier to tier, and yield what became of them as it is known.
+
+        The call has no deadline: end it by closing the generator.
+
+        Args:
+            namespace: The fingerprint, 32 bytes.
+            runs: The blocks, numbered by their place over all runs; parents and positions matter
+                only for a copy from a peer.
+            to_tier: The tier that takes the copies.
+            from_tier: The tier of the same node where they are.
+            from_peer: Or a tier of another node.
+            move: Within the node: remove the source's copy once the other is readable.
+        """
+        request = build(
+            CopyBlocksRequest,
+            namespace=namespace,
+            runs=runs,
+            to_tier=to_tier,
+            from_tier=from_tier,
+            from_peer=from_peer,
+            move=move,
+        )
+        call = self._connection.tiers.CopyBlocks(request)
+        try:
+            async for answer in call:
+                yield answer
+        except grpc.aio.AioRpcError as error:
+            raise self._connection.failure(error) from None
+        finally:
+            call.cancel()
 
     async def delete(
         self,

@@ -56,7 +56,12 @@ class LeaseCalls(Calls):
         )
 
     async def complete_store(
-        self, lease: Lease, *, failed_blocks: Sequence[int] = (), failed: bool = False
+        self,
+        lease: Lease,
+        *,
+        failed_blocks: Sequence[int] = (),
+        failed: bool = False,
+        wait_copies: bool = False,
     ) -> CompleteStoreResponse:
         """Make the written blocks of a store lease readable and end it.
 
@@ -64,9 +69,14 @@ class LeaseCalls(Calls):
             lease: The lease, from the answer of `prepare_store`.
             failed_blocks: Places in the offer of blocks that could not be written.
             failed: Nothing was written: give every block back.
+            wait_copies: Return only when the copies that the tier writes through have ended.
         """
         request = build(
-            CompleteStoreRequest, lease=lease, failed_blocks=failed_blocks, failed=failed
+            CompleteStoreRequest,
+            lease=lease,
+            failed_blocks=failed_blocks,
+            failed=failed,
+            wait_copies=wait_copies,
         )
         return await self._connection.call(self._connection.tiers.CompleteStore, request)
 
@@ -79,6 +89,8 @@ class LeaseCalls(Calls):
         lease_id: bytes | None = None,
         ttl: float | None = None,
         request_id: str = "",
+        promote: bool = False,
+        wait: bool = False,
     ) -> PrepareLoadResponse:
         """Pin readable blocks; those that are not readable are told and not pinned.
 
@@ -89,6 +101,10 @@ class LeaseCalls(Calls):
             lease_id: 16 random bytes, to be able to repeat the call; None makes new ones.
             ttl: Seconds that the lease lives unless it is renewed.
             request_id: The request that loads, for recency.
+            promote: First bring up, from slower tiers of the node, what the tier lacks: as long a
+                prefix as there is room for.
+            wait: With promote: wait until the blocks are there, for most of the timeout. Without,
+                blocks on their way are HIT_PENDING.
         """
         request = build(
             PrepareLoadRequest,
@@ -99,6 +115,8 @@ class LeaseCalls(Calls):
             owner=self._connection.owner,
             ttl=duration("ttl", ttl),
             request_id=request_id,
+            promote=promote,
+            wait=wait,
         )
         return await self._connection.call(
             self._connection.tiers.PrepareLoad, request, request.namespace

@@ -243,6 +243,8 @@ class _CopyResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """Deleted from the target while it was copied."""
     COPY_RESULT_MISMATCH: _CopyResult.ValueType  # 8
     """In the target with another parent or position; it was not touched."""
+    COPY_RESULT_PENDING: _CopyResult.ValueType  # 9
+    """Being written in the target by somebody else."""
 
 class CopyResult(_CopyResult, metaclass=_CopyResultEnumTypeWrapper):
     """CopyResult says what became of a block to copy."""
@@ -265,6 +267,8 @@ COPY_RESULT_DELETED: CopyResult.ValueType  # 7
 """Deleted from the target while it was copied."""
 COPY_RESULT_MISMATCH: CopyResult.ValueType  # 8
 """In the target with another parent or position; it was not touched."""
+COPY_RESULT_PENDING: CopyResult.ValueType  # 9
+"""Being written in the target by somebody else."""
 Global___CopyResult: typing_extensions.TypeAlias = CopyResult
 
 class _ReadResult:

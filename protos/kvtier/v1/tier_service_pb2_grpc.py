@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from kvtier.v1 import copying_pb2 as kvtier_dot_v1_dot_copying__pb2
 from kvtier.v1 import listing_pb2 as kvtier_dot_v1_dot_listing__pb2
 from kvtier.v1 import tier_service_pb2 as kvtier_dot_v1_dot_tier__service__pb2
 
@@ -98,6 +99,11 @@ class TierServiceStub(object):
                 '/kvtier.v1.TierService/TouchBlocks',
                 request_serializer=kvtier_dot_v1_dot_tier__service__pb2.TouchBlocksRequest.SerializeToString,
                 response_deserializer=kvtier_dot_v1_dot_tier__service__pb2.TouchBlocksResponse.FromString,
+                _registered_method=True)
+        self.CopyBlocks = channel.unary_stream(
+                '/kvtier.v1.TierService/CopyBlocks',
+                request_serializer=kvtier_dot_v1_dot_copying__pb2.CopyBlocksRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_copying__pb2.CopyBlocksResponse.FromString,
                 _registered_method=True)
         self.DeleteBlocks = channel.unary_unary(
                 '/kvtier.v1.TierService/DeleteBlocks',
@@ -256,6 +262,21 @@ class TierServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CopyBlocks(self, request, context):
+        """CopyBlocks copies or moves blocks from tier to tier, within the node or from another node that
+        the configuration lists. Results come as they are known. What is on its way already is waited
+        for, so that a block is brought once. When the caller leaves, the step under way ends.
+
+        Errors:
+        - INVALID_ARGUMENT: no source, or the target named as source.
+        - NOT_FOUND: unknown namespace or tier.
+        - PERMISSION_DENIED: a peer that the configuration does not list.
+        - UNAVAILABLE: the node is draining, or the peer is out of reach.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteBlocks(self, request, context):
         """DeleteBlocks removes blocks and continues past absent ones. A leased block is BUSY, or with force
         gone at once for lookups, listings and new leases, while its slot is freed with its last lease.
@@ -362,6 +383,11 @@ def add_TierServiceServicer_to_server(servicer, server):
                     servicer.TouchBlocks,
                     request_deserializer=kvtier_dot_v1_dot_tier__service__pb2.TouchBlocksRequest.FromString,
                     response_serializer=kvtier_dot_v1_dot_tier__service__pb2.TouchBlocksResponse.SerializeToString,
+            ),
+            'CopyBlocks': grpc.unary_stream_rpc_method_handler(
+                    servicer.CopyBlocks,
+                    request_deserializer=kvtier_dot_v1_dot_copying__pb2.CopyBlocksRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_copying__pb2.CopyBlocksResponse.SerializeToString,
             ),
             'DeleteBlocks': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteBlocks,
@@ -712,6 +738,33 @@ class TierService(object):
             '/kvtier.v1.TierService/TouchBlocks',
             kvtier_dot_v1_dot_tier__service__pb2.TouchBlocksRequest.SerializeToString,
             kvtier_dot_v1_dot_tier__service__pb2.TouchBlocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CopyBlocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kvtier.v1.TierService/CopyBlocks',
+            kvtier_dot_v1_dot_copying__pb2.CopyBlocksRequest.SerializeToString,
+            kvtier_dot_v1_dot_copying__pb2.CopyBlocksResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ import abc
 import collections.abc
 import grpc
 import grpc.aio
+import kvtier.v1.copying_pb2
 import kvtier.v1.listing_pb2
 import kvtier.v1.tier_service_pb2
 import sys
@@ -218,6 +219,22 @@ _TierServiceTouchBlocksType = typing_extensions.TypeVar(
     ],
 )
 
+_TierServiceCopyBlocksType = typing_extensions.TypeVar(
+    '_TierServiceCopyBlocksType',
+    grpc.UnaryStreamMultiCallable[
+        kvtier.v1.copying_pb2.CopyBlocksRequest,
+        kvtier.v1.copying_pb2.CopyBlocksResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        kvtier.v1.copying_pb2.CopyBlocksRequest,
+        kvtier.v1.copying_pb2.CopyBlocksResponse,
+    ],
+    default=grpc.UnaryStreamMultiCallable[
+        kvtier.v1.copying_pb2.CopyBlocksRequest,
+        kvtier.v1.copying_pb2.CopyBlocksResponse,
+    ],
+)
+
 _TierServiceDeleteBlocksType = typing_extensions.TypeVar(
     '_TierServiceDeleteBlocksType',
     grpc.UnaryUnaryMultiCallable[
@@ -282,7 +299,7 @@ _TierServiceDescribeBlockType = typing_extensions.TypeVar(
     ],
 )
 
-class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTiersType, _TierServiceRegisterNamespaceType, _TierServiceListNamespacesType, _TierServiceLookupBlocksType, _TierServicePrepareStoreType, _TierServiceCompleteStoreType, _TierServicePrepareLoadType, _TierServiceCompleteLoadType, _TierServiceRenewLeasesType, _TierServiceReleaseLeasesType, _TierServiceTouchBlocksType, _TierServiceDeleteBlocksType, _TierServiceClearTierType, _TierServiceListBlocksType, _TierServiceDescribeBlockType]):
+class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTiersType, _TierServiceRegisterNamespaceType, _TierServiceListNamespacesType, _TierServiceLookupBlocksType, _TierServicePrepareStoreType, _TierServiceCompleteStoreType, _TierServicePrepareLoadType, _TierServiceCompleteLoadType, _TierServiceRenewLeasesType, _TierServiceReleaseLeasesType, _TierServiceTouchBlocksType, _TierServiceCopyBlocksType, _TierServiceDeleteBlocksType, _TierServiceClearTierType, _TierServiceListBlocksType, _TierServiceDescribeBlockType]):
     """TierService is called by schedulers and engines. Every list of hashes holds at least one hash
     and at most Limits.hashes; a duplicate within one request is handled once and answered for both
     places. Every call may answer INVALID_ARGUMENT for malformed or oversized input, with what was
@@ -338,6 +355,10 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
         grpc.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.TouchBlocksRequest,
             kvtier.v1.tier_service_pb2.TouchBlocksResponse,
+        ],
+        grpc.UnaryStreamMultiCallable[
+            kvtier.v1.copying_pb2.CopyBlocksRequest,
+            kvtier.v1.copying_pb2.CopyBlocksResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
@@ -406,6 +427,10 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
         grpc.aio.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.TouchBlocksRequest,
             kvtier.v1.tier_service_pb2.TouchBlocksResponse,
+        ],
+        grpc.aio.UnaryStreamMultiCallable[
+            kvtier.v1.copying_pb2.CopyBlocksRequest,
+            kvtier.v1.copying_pb2.CopyBlocksResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
@@ -517,6 +542,18 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     - NOT_FOUND: unknown namespace or tier.
     """
 
+    CopyBlocks: _TierServiceCopyBlocksType
+    """CopyBlocks copies or moves blocks from tier to tier, within the node or from another node that
+    the configuration lists. Results come as they are known. What is on its way already is waited
+    for, so that a block is brought once. When the caller leaves, the step under way ends.
+
+    Errors:
+    - INVALID_ARGUMENT: no source, or the target named as source.
+    - NOT_FOUND: unknown namespace or tier.
+    - PERMISSION_DENIED: a peer that the configuration does not list.
+    - UNAVAILABLE: the node is draining, or the peer is out of reach.
+    """
+
     DeleteBlocks: _TierServiceDeleteBlocksType
     """DeleteBlocks removes blocks and continues past absent ones. A leased block is BUSY, or with force
     gone at once for lookups, listings and new leases, while its slot is freed with its last lease.
@@ -597,6 +634,10 @@ TierServiceAsyncStub: typing_extensions.TypeAlias = TierServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         kvtier.v1.tier_service_pb2.TouchBlocksRequest,
         kvtier.v1.tier_service_pb2.TouchBlocksResponse,
+    ],
+    grpc.aio.UnaryStreamMultiCallable[
+        kvtier.v1.copying_pb2.CopyBlocksRequest,
+        kvtier.v1.copying_pb2.CopyBlocksResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
@@ -773,6 +814,23 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         """TouchBlocks stamps blocks as used by a request.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
+        """
+
+    @abc.abstractmethod
+    def CopyBlocks(
+        self,
+        request: kvtier.v1.copying_pb2.CopyBlocksRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[kvtier.v1.copying_pb2.CopyBlocksResponse], collections.abc.AsyncIterator[kvtier.v1.copying_pb2.CopyBlocksResponse]]:
+        """CopyBlocks copies or moves blocks from tier to tier, within the node or from another node that
+        the configuration lists. Results come as they are known. What is on its way already is waited
+        for, so that a block is brought once. When the caller leaves, the step under way ends.
+
+        Errors:
+        - INVALID_ARGUMENT: no source, or the target named as source.
+        - NOT_FOUND: unknown namespace or tier.
+        - PERMISSION_DENIED: a peer that the configuration does not list.
+        - UNAVAILABLE: the node is draining, or the peer is out of reach.
         """
 
     @abc.abstractmethod

@@ -63,6 +63,7 @@ class Lease:
         answer: The encoded answer to the request that took it.
         bytes_held: Bytes of the blocks that it held when it was opened, for its owner's limit.
         writing: Places whose block a call is writing now.
+        offered: Keys of the whole offer, where the tier writes through.
     """
 
     id: bytes
@@ -80,6 +81,7 @@ class Lease:
     answer: bytes = b""
     bytes_held: int = 0
     writing: set[int] = field(default_factory=set)
+    offered: Sequence[bytes] = ()
 
     def reference(self) -> block_pb2.Lease:
         """Return the lease as callers name it."""

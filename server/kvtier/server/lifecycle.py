@@ -59,7 +59,9 @@ class TierServer:
         self._hurry = asyncio.Event()
         with ExitStack() as opened:
             stores = [
-                opened.enter_context(closing(open_store(tier, config.node_id)))
+                opened.enter_context(
+                    closing(open_store(tier, config.node_id, config.spare_bytes(tier)))
+                )
                 for tier in config.tiers
             ]
             self.node = Node(config, stores, clock or SystemClock(), random.SystemRandom())
@@ -132,12 +134,13 @@ class TierServer:
 
     async def _wait_for_work(self) -> None:
         node, limit = self.node, self._config.drain_timeout
-        if not await self._until(lambda: not node.leases and not node.transfers, limit):
+        if not await self._until(lambda: not node.busy, limit):
             _log.warning(
                 "leases or transfers did not end in time",
                 drain_timeout=limit,
                 leases=len(node.leases),
                 transfers=node.transfers,
+                copies=len(node.tiering.jobs),
             )
 
     async def _wait_for_followers(self) -> None:

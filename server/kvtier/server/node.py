@@ -14,11 +14,13 @@ from kvtier.server.events.source import TierInfo
 from kvtier.server.leases import Leases
 from kvtier.server.namespaces import Namespaces
 from kvtier.server.stores.base import BlockStore
+from kvtier.server.tiering.tiering import Tiering
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.policy import Stamps
 from kvtier.server.tiers.scan import snapshot
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
 from kvtier.server.tiers.tier import Tier
+from kvtier.server.turns import Turns
 from kvtier.v1.event_service_pb2 import TierState
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.wire.errors import Reason, not_found, quote, unavailable
@@ -46,6 +48,8 @@ class Node:
         spaces: The spaces that have blocks.
         stamps: Where the policies of all tiers get the numbers of their stamps.
         leases: Every reservation and pin.
+        tiering: Moves blocks between the tiers.
+        turns: Lets calls with one lease id go one after the other.
         registry: The registered namespaces.
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
@@ -81,17 +85,20 @@ class Node:
             for place, (tier, store) in enumerate(zip(config.tiers, stores, strict=True))
         ]
         self._by_name = {tier.name: tier for tier in self.tiers}
+        self.threads = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="kvtier-copy")
+        self.tiering = Tiering(config.tiers, self.tiers, self.log, self.threads)
+        self.turns = Turns()
         self.draining = asyncio.Event()
         self.closing = False
         self.followers = 0
         self.transfers = 0
-        self.threads = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="kvtier-copy")
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:
         log = self.log if config.events else None
         tier = Tier(
             config.name,
             store,
+            capacity_bytes=config.capacity,
             policy_name=config.policy,
             announcer=Announcer(place, config.name, store.medium, log),
             spaces=self.spaces,
@@ -123,10 +130,15 @@ class Node:
         info = self.registry.register(description)
         largest = max(info.block_bytes)
         for tier in self.tiers:
-            if not tier.slot_bytes and not 0 < tier.store.capacity_bytes < largest:
+            if not tier.slot_bytes and not 0 < tier.capacity_bytes < largest:
                 tier.fix_slots(largest)
         self.log.wake()
         return info
+
+    @property
+    def busy(self) -> bool:
+        """Whether leases are open, or bytes are being moved."""
+        return bool(self.leases or self.transfers or self.tiering.jobs)
 
     def expire_leases(self) -> None:
         """End the leases whose time has come."""

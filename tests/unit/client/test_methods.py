@@ -42,6 +42,7 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         "renew_leases": lambda: client.renew_leases([lease]),
         "release_leases": lambda: client.release_leases([lease]),
         "touch": lambda: client.touch(FINGERPRINT, sets),
+        "copy": lambda: _empty(client.copy(FINGERPRINT, runs, from_tier="cpu0", to_tier="gpu0")),
         "delete": lambda: client.delete(FINGERPRINT, sets),
         "clear": lambda: client.clear("cpu0"),
         "list_blocks": lambda: _empty(client.list_blocks()),

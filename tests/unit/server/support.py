@@ -1,9 +1,9 @@
 """A node in this process whose bytes are in plain memory, driven without gRPC."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from xxhash import xxh3_64_intdigest
 
@@ -31,6 +31,18 @@ from kvtier.v1.tier_service_pb2 import (
 from tests.contract.support import blocks_of, cpu_tier, namespace, payload, run, words
 
 TIER = "cpu0"
+T = TypeVar("T")
+
+
+def at_once(call: Coroutine[Any, Any, T]) -> T:
+    """Return what a call answers that has nothing to wait for."""
+    try:
+        call.send(None)
+    except StopIteration as stop:
+        answer: T = stop.value
+        return answer
+    call.close()
+    raise AssertionError("the call waits")
 
 
 class MemoryStore:
@@ -73,7 +85,9 @@ class LocalNode:
             {"node_id": "node-a", "tiers": tiers or [cpu_tier(4)], **settings}
         )
         self.clock = ManualClock()
-        self.stores = [MemoryStore(tier.capacity) for tier in config.tiers]
+        self.stores = [
+            MemoryStore(tier.capacity + config.spare_bytes(tier)) for tier in config.tiers
+        ]
         self.node = Node(config, self.stores, self.clock, random.Random(0))
         self.tiers = TierService(self.node)
         self.transfers = TransferService(self.node)
@@ -107,7 +121,7 @@ class LocalNode:
     def prepare(self, *runs: BlockRun, **fields: Any) -> tuple[Lease, PrepareStoreResponse]:
         """Take a store lease."""
         request = self.offer(*runs, **fields)
-        return open_store(self.node, request, request_digest(request))
+        return at_once(open_store(self.node, request, request_digest(request)))
 
     def fill(self, lease: Lease, blocks: Sequence[object]) -> None:
         """Write the blocks of an offer, given in its order, that its lease is to write."""
@@ -126,7 +140,7 @@ class LocalNode:
     def complete_by(self, reference: block_pb2.Lease, **fields: Any) -> CompleteStoreResponse:
         """Complete a store lease by its reference."""
         request = CompleteStoreRequest(lease=reference, **fields)
-        return CompleteStoreResponse.FromString(self.tiers.complete_store(request))
+        return CompleteStoreResponse.FromString(at_once(self.tiers.complete_store(request)))
 
     def store(self, *blocks: object, request_id: str = "", **fields: Any) -> list[bytes]:
         """Store blocks as one chain from position 0; return the hashes that were evicted."""

@@ -29,6 +29,8 @@ from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import cpu_tier, namespace, run
 from tests.faults.processes import NodeProcess, end
 
+from .support import at_once
+
 _numbers = count()
 
 NewServer = Callable[..., TierServer]
@@ -70,7 +72,7 @@ def take_lease(server: TierServer, block: object) -> None:
         lease_id=os.urandom(16),
         owner="engine",
     )
-    prepare_store(server.node, request)
+    at_once(prepare_store(server.node, request))
 
 
 def arenas(folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import block_hash, cpu_tier, namespace, payload, payloads, run
 
 from .conftest import MakeNode
-from .support import TIER, LocalNode
+from .support import TIER, LocalNode, at_once
 from .transferring import Download, read, settle
 
 SIZE = 64
@@ -24,7 +24,7 @@ def pin(node: LocalNode, *blocks: object) -> Lease:
         lease_id=node.new_id(),
         owner="engine",
     )
-    return pb.PrepareLoadResponse.FromString(node.tiers.prepare_load(request)).lease
+    return pb.PrepareLoadResponse.FromString(at_once(node.tiers.prepare_load(request))).lease
 
 
 def target(node: LocalNode, *blocks: object) -> ReadBlocksRequest:

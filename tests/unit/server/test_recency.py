@@ -11,7 +11,7 @@ from kvtier.v1.tier_service_pb2 import (
 )
 from tests.contract.support import block_hash, hashes, run
 
-from .support import TIER, LocalNode
+from .support import TIER, LocalNode, at_once
 
 
 def touch(node: LocalNode, request_id: str, *blocks: object) -> None:
@@ -25,16 +25,15 @@ def touch(node: LocalNode, request_id: str, *blocks: object) -> None:
 
 def load(node: LocalNode, request_id: str, *blocks: object) -> None:
     """Ask for a load lease for a request."""
-    node.tiers.prepare_load(
-        PrepareLoadRequest(
-            tier=TIER,
-            namespace=node.namespace,
-            blocks=node.blocks(*blocks),
-            lease_id=node.new_id(),
-            owner="engine",
-            request_id=request_id,
-        )
+    request = PrepareLoadRequest(
+        tier=TIER,
+        namespace=node.namespace,
+        blocks=node.blocks(*blocks),
+        lease_id=node.new_id(),
+        owner="engine",
+        request_id=request_id,
     )
+    at_once(node.tiers.prepare_load(request))
 
 
 @pytest.mark.parametrize("use", [touch, load])

@@ -20,11 +20,12 @@ from kvtier.cli.progress import progress
 from kvtier.cli.replay import Report, Target, replay, replay_namespace
 from kvtier.cli.run import run
 from kvtier.cli.trace import Request, TraceError, count_requests, read_trace
+from kvtier.cli.two_tiers import Tiers, TwoTierReport, replay_two_tiers
 from kvtier.client import NodeClient
 from kvtier.v1.event_service_pb2 import TierState
 from kvtier.v1.tier_pb2 import Tier
 
-_TIER = "cpu0"
+_GPU, _TIER = "gpu0", "cpu0"
 
 
 class _Options(NamedTuple):
@@ -34,6 +35,9 @@ class _Options(NamedTuple):
     block_bytes: int
     tier: str | None
     limit: int | None
+    gpu_capacity: int | None
+    cpu_capacity: int | None
+    mode: str | None
 
 
 @click.command()
@@ -51,6 +55,24 @@ class _Options(NamedTuple):
     help="Bytes of each block.",
 )
 @click.option("--tier", help="With --endpoint: the tier to store in, the fastest by default.")
+@click.option(
+    "--gpu-capacity",
+    type=click.IntRange(1),
+    metavar="BLOCKS",
+    help="Replay against two tiers: blocks that the faster one holds.",
+)
+@click.option(
+    "--cpu-capacity",
+    type=click.IntRange(1),
+    metavar="BLOCKS",
+    help="With --gpu-capacity: blocks that the slower tier holds.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["inclusive", "exclusive"]),
+    help="With --gpu-capacity: what is stored is written through to the slower tier, or what is "
+    "evicted goes there.",
+)
 @click.option("--limit", type=click.IntRange(1), help="Replay only so many requests.")
 @common_options
 @pass_settings
@@ -61,12 +83,14 @@ def command(settings: Settings, /, **options: Any) -> None:
     over gRPC. Hits are counted from the lookups' answers, everything else from the node's events.
     The exit code is 6 when a follower's view of the events is not what the node lists at the end.
 
-    The replay starts a node of its own, with one tier of --capacity blocks, unless --endpoint
-    names one on the command line. The environment does not count there: a replay fills the tier.
+    The replay starts a node of its own, with one tier of --capacity blocks or with two, unless
+    --endpoint names one on the command line. The environment does not count there: a replay fills
+    the tier.
     """
     chosen = _Options(**options)
+    two = _is_for_two(chosen)
     try:
-        report = run(_replay(settings, chosen))
+        report = run(_replay_two(settings, chosen)) if two else run(_replay(settings, chosen))
     except TraceError as error:
         raise CommandError("kvtier", str(error), code=ExitCode.USAGE) from error
     record = asdict(report)
@@ -83,6 +107,51 @@ async def _replay(settings: Settings, options: _Options) -> Report:
         total = options.limit or count_requests(options.trace)
         with progress("replaying", total) as advance:
             return await replay(client, target, _requests(options), advance)
+
+
+def _is_for_two(options: _Options) -> bool:
+    """Tell whether two tiers are asked for, and refuse options that do not go together."""
+    needed = (options.gpu_capacity, options.cpu_capacity, options.mode)
+    if not any(needed):
+        return False
+    if not all(needed):
+        raise click.UsageError("--gpu-capacity, --cpu-capacity and --mode go together")
+    if options.capacity is not None or options.tier is not None:
+        raise click.UsageError("--capacity and --tier are for a replay against one tier")
+    return True
+
+
+async def _replay_two(settings: Settings, options: _Options) -> TwoTierReport:
+    if settings.named:
+        raise click.UsageError("a replay against two tiers is against a node of its own")
+    total = options.limit or count_requests(options.trace)
+    async with (
+        running_node(two_tier_node(options)) as node,
+        connected(node.endpoint, settings) as client,
+    ):
+        namespace = await client.register_namespace(replay_namespace(options.block_bytes))
+        tiers = Tiers(_GPU, _TIER, namespace, options.block_bytes)
+        with progress("replaying", total) as advance:
+            return await replay_two_tiers(client, tiers, _requests(options), advance)
+
+
+def two_tier_node(options: _Options) -> dict[str, Any]:
+    """Return the configuration of a node whose copies are never given up, so that counts hold."""
+    sizes = {"slot_bytes": options.block_bytes, "policy": options.policy or "lru"}
+    gpu: dict[str, Any] = {
+        "name": _GPU,
+        "medium": "gpu",
+        "device": "emulated",
+        "capacity": (options.gpu_capacity or 0) * options.block_bytes,
+        "promotion_limit": 1,
+        "free_target": 0,
+        "demote_wait": 10,
+        **sizes,
+    }
+    cpu = {"capacity": (options.cpu_capacity or 0) * options.block_bytes, **sizes}
+    how = {"on_evict": _TIER} if options.mode == "exclusive" else {"write_through": [_TIER]}
+    tiers = [gpu | how, {"name": _TIER, "medium": "cpu", **cpu}]
+    return {"node_id": "replay", "drain_timeout": 1, "tiers": tiers, "events": {"linger": 0.05}}
 
 
 def _requests(options: _Options) -> Iterator[Request]:

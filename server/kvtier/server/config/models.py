@@ -29,6 +29,7 @@ from kvtier.wire.sizes import format_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 MAX_TIERS = 16
+_MOST_SPARE_BYTES = 16 * MIB
 
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
@@ -74,6 +75,31 @@ class TierConfig(_Settings):
     shm_dir: Path = Field(
         default=Path("/dev/shm"),  # noqa: S108 - a tmpfs; the store takes it over safely
         description="Only for a cpu tier: the directory of its shared-memory file.",
+    )
+
+    on_evict: Name | None = Field(
+        default=None,
+        description="The slower tier that evicted blocks go to. Unset: they are dropped. What is "
+        "loaded from there comes back by moving, unless it is written through there too.",
+    )
+    write_through: tuple[Name, ...] = Field(
+        default=(),
+        description="Slower tiers that every stored block is copied to, in the background.",
+    )
+    demote_wait: Annotated[Seconds, Field(ge=0, le=10)] = Field(
+        default=0.05,
+        description="Only with on_evict: how long a store waits for the copy of a block whose room "
+        "it needs, in seconds; then that block is dropped uncopied, and counted.",
+    )
+    free_target: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        default=0.01,
+        description="Only with on_evict: the part of the slots that is kept free by moving blocks "
+        "down ahead of need, so that stores seldom wait. 0: blocks move when their room is needed.",
+    )
+    promotion_limit: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.75,
+        description="The part of the slots that leases, stores under way and promotions together "
+        "may hold for a promotion to begin; the rest is for stores.",
     )
 
     @field_validator("shm_dir")
@@ -202,6 +228,11 @@ class NodeConfig(_Settings):
         default_factory=EventsConfig, description="The event log and its followers."
     )
 
+    def spare_bytes(self, tier: TierConfig) -> int:
+        """Return the bytes beyond a tier's capacity in which blocks change places with others."""
+        changes = tier.on_evict or any(other.on_evict == tier.name for other in self.tiers)
+        return min(_MOST_SPARE_BYTES, tier.capacity) if changes else 0
+
     @field_validator("listen")
     @classmethod
     def _listens_on_loopback_or_is_insecure(cls, listen: str, info: ValidationInfo) -> str:
@@ -222,4 +253,23 @@ class NodeConfig(_Settings):
         for name, count in Counter(tier.name for tier in tiers).items():
             if count > 1:
                 raise ValueError(f"{count} tiers are named {name!r}; give each a name of its own")
+        return tiers
+
+    @field_validator("tiers")
+    @classmethod
+    def _blocks_go_to_slower_tiers(cls, tiers: tuple[TierConfig, ...]) -> tuple[TierConfig, ...]:
+        names = [tier.name for tier in tiers]
+        for place, tier in enumerate(tiers):
+            targets = [("write_through", name) for name in tier.write_through]
+            targets += [("on_evict", tier.on_evict)] if tier.on_evict else []
+            for setting, name in targets:
+                if name not in names[place + 1 :]:
+                    slower = ", ".join(names[place + 1 :]) or "none"
+                    raise ValueError(
+                        f"tier {tier.name}: {setting} names {name!r}, which is not a slower tier "
+                        "of this node; tiers are listed from fastest to slowest, and slower than "
+                        f"{tier.name} are: {slower}"
+                    )
+            if len(set(tier.write_through)) < len(tier.write_through):
+                raise ValueError(f"tier {tier.name}: write_through names a tier twice")
         return tiers

@@ -1,6 +1,7 @@
 """The node's event log: one ring of encoded batches, which followers read by position."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -65,6 +66,7 @@ class EventLog:
         self.held_bytes = 0
         self._max_batches = max_batches
         self._max_bytes = max_bytes
+        self._gathered: list[Part] | None = None
         self._bell = Bell()
         self._counts = BlockCounts()
         # A batch is a row of these columns, not an object: the garbage collector tracks nothing in
@@ -83,6 +85,9 @@ class EventLog:
             The batch's sequence.
         """
         assert parts
+        if self._gathered is not None:
+            self._gathered += parts
+            return self.head
         assert len(parts) == 1 or all(one.field <= two.field for one, two in pairwise(parts))
         if self.head - self.oldest == self._max_batches:
             self._drop_oldest()
@@ -92,6 +97,22 @@ class EventLog:
             self._drop_oldest()
         self._bell.ring()
         return self.head
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make one batch of all that is appended meanwhile, removals before stores.
+
+        Nothing may wait inside, and what is gathered must fit one batch.
+        """
+        assert self._gathered is None
+        parts: list[Part] = []
+        self._gathered = parts
+        try:
+            yield
+        finally:
+            self._gathered = None
+            if parts:
+                self.append(sorted(parts, key=lambda part: part.field))
 
     def read(self, after: int, through: int) -> list[Entry]:
         """Return the batches in (after, through], which is at most the head.

@@ -44,7 +44,7 @@ def get_node(node: Node) -> GetNodeResponse:
 
 def list_tiers(node: Node) -> ListTiersResponse:
     """Describe the tiers."""
-    return ListTiersResponse(tiers=[_tier(tier) for tier in node.tiers])
+    return ListTiersResponse(tiers=[_tier(node, tier) for tier in node.tiers])
 
 
 def register_namespace(node: Node, request: RegisterNamespaceRequest) -> RegisterNamespaceResponse:
@@ -77,7 +77,7 @@ def _limits(node: Node) -> Limits:
     )
 
 
-def _tier(tier: Tier) -> TierMessage:
+def _tier(node: Node, tier: Tier) -> TierMessage:
     occupancy = tier.occupancy
     return TierMessage(
         name=tier.name,
@@ -85,12 +85,14 @@ def _tier(tier: Tier) -> TierMessage:
         device=tier.store.device,
         state=TierState.TIER_STATE_SILENT if tier.announcer.silent else TierState.TIER_STATE_READY,
         policy=tier.policy_name,
-        capacity_bytes=tier.store.capacity_bytes,
+        capacity_bytes=tier.capacity_bytes,
         slot_bytes=tier.slot_bytes,
         capacity_blocks=tier.table.capacity,
         ready_blocks=occupancy.ready,
         pending_blocks=occupancy.pending,
         leased_blocks=occupancy.leased,
         draining_blocks=occupancy.draining,
+        on_evict=tier.below.name if tier.below else "",
+        write_through=[target.name for target in node.tiering.written_through(tier)],
         counters=TierCounters(**asdict(tier.counters)),
     )

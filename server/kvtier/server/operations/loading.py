@@ -1,6 +1,7 @@
 """PrepareLoad and CompleteLoad."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kvtier.server.leases import LOAD, End, Lease, read_lease_id
 from kvtier.server.node import Node
@@ -12,6 +13,9 @@ from kvtier.server.operations.requests import (
     read_ttl,
     request_digest,
 )
+from kvtier.server.tiers.spaces import NamespaceInfo
+from kvtier.server.tiers.tier import Tier
+from kvtier.v1.result_pb2 import LookupResult
 from kvtier.v1.tier_service_pb2 import (
     CompleteLoadRequest,
     CompleteLoadResponse,
@@ -19,12 +23,34 @@ from kvtier.v1.tier_service_pb2 import (
     PrepareLoadResponse,
 )
 
+MISS = LookupResult.LOOKUP_RESULT_MISS
+# A promotion that nobody has a deadline for, in seconds.
+_LONGEST_WAIT = 30.0
+_MARGIN = 0.02
 
-def prepare_load(node: Node, request: PrepareLoadRequest) -> bytes:
-    """Pin readable blocks; a repeated request gets the first answer."""
+
+class _Wanted(NamedTuple):
+    tier: Tier
+    namespace: NamespaceInfo
+    owner: str
+    request_id: str
+    ttl: float
+    keys: list[bytes]
+
+
+async def prepare_load(
+    node: Node, request: PrepareLoadRequest, seconds_left: float | None = None
+) -> bytes:
+    """Pin readable blocks, after bringing them up; a repeated request gets the first answer."""
     digest = request_digest(request)
-    answer = node.leases.first_answer(read_lease_id(request.lease_id), digest)
-    return answer if answer is not None else _open_load(node, request, digest).answer
+    async with node.turns.of(read_lease_id(request.lease_id)):
+        answer = node.leases.first_answer(request.lease_id, digest)
+        if answer is not None:
+            return answer
+        wanted = _read(node, request)
+        if not request.promote:
+            return _open_load(node, request, digest, wanted)
+        return await _promote(node, request, digest, wanted, seconds_left)
 
 
 def complete_load(node: Node, request: CompleteLoadRequest) -> bytes:
@@ -39,34 +65,91 @@ def complete_load(node: Node, request: CompleteLoadRequest) -> bytes:
     return outcome
 
 
-def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
+def _read(node: Node, request: PrepareLoadRequest) -> _Wanted:
     node.refuse_when_closing()
     tier, namespace = node.tier(request.tier), node.registry.get(request.namespace)
     owner = read_text("owner", request.owner, required=True)
     request_id = read_text("request_id", request.request_id, required=False)
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
     keys = read_keys(node, namespace, request.blocks)
-    results, found, pinned = tier.load(request_id, keys, node.leases.room_of(owner))
+    node.leases.room_of(owner)
+    return _Wanted(tier, namespace, owner, request_id, ttl, keys)
+
+
+async def _promote(
+    node: Node,
+    request: PrepareLoadRequest,
+    digest: bytes,
+    wanted: _Wanted,
+    seconds_left: float | None,
+) -> bytes:
+    for tier in node.tiers:
+        tier.stamp(wanted.request_id, wanted.keys)
+    awaited = node.tiering.promoter.promote(wanted.tier, wanted.keys)
+    try:
+        if request.wait:
+            await awaited.wait(_patience(seconds_left))
+            # The wait may have outlasted these.
+            node.refuse_when_closing()
+            node.registry.get(request.namespace)
+        return _open_load(node, request, digest, wanted, awaited.coming)
+    finally:
+        awaited.end()
+
+
+def _patience(seconds_left: float | None) -> float:
+    """Return how long to wait, so that the answer still reaches a caller with a deadline."""
+    if seconds_left is None:
+        return _LONGEST_WAIT
+    return max(0.0, min(_LONGEST_WAIT, seconds_left - max(_MARGIN, seconds_left / 10)))
+
+
+def _open_load(
+    node: Node,
+    request: PrepareLoadRequest,
+    digest: bytes,
+    wanted: _Wanted,
+    coming: frozenset[bytes] = frozenset(),
+) -> bytes:
+    tier, keys = wanted.tier, wanted.keys
+    results, found, pinned = tier.load(wanted.request_id, keys, node.leases.room_of(wanted.owner))
     for other in node.tiers:
         if other is not tier:
-            other.stamp(request_id, keys)
+            other.stamp(wanted.request_id, keys)
+    if request.promote:
+        results = [
+            _on_its_way(node, tier, key, coming) if result == MISS else result
+            for key, result in zip(keys, results, strict=True)
+        ]
     slots, aliases = _by_place(found)
     lease = Lease(
-        read_lease_id(request.lease_id),
-        owner,
+        request.lease_id,
+        wanted.owner,
         LOAD,
         tier,
-        namespace,
+        wanted.namespace,
         digest,
         slots,
-        block_sizes(namespace, request.blocks),
+        block_sizes(wanted.namespace, request.blocks),
         aliases,
         bytes_held=pinned,
     )
-    node.leases.open(lease, ttl)
-    response = PrepareLoadResponse(lease=lease.reference(), ttl=as_duration(ttl), results=results)
+    node.leases.open(lease, wanted.ttl)
+    response = PrepareLoadResponse(
+        lease=lease.reference(), ttl=as_duration(wanted.ttl), results=results
+    )
     lease.answer = response.SerializeToString()
-    return lease
+    return lease.answer
+
+
+def _on_its_way(
+    node: Node, tier: Tier, key: bytes, coming: frozenset[bytes]
+) -> LookupResult.ValueType:
+    """Return what is to be said of a block that is not in the tier yet."""
+    if key in coming:
+        return LookupResult.LOOKUP_RESULT_HIT_PENDING
+    below = node.tiering.promoter.found_below(tier, key)
+    return LookupResult.LOOKUP_RESULT_RETRY if below else MISS
 
 
 def _by_place(found: Sequence[int | None]) -> tuple[dict[int, int], dict[int, int]]:

@@ -1,26 +1,21 @@
 """PrepareStore and CompleteStore."""
 
-from array import array
 from collections.abc import Sequence
 
 from kvtier.server.leases import STORE, End, Lease, read_lease_id, release_slots
 from kvtier.server.node import Node
 from kvtier.server.operations.requests import (
-    MAX_OFFERED,
     as_duration,
-    check_count,
-    read_group,
-    read_hashes,
-    read_scope,
     read_text,
     read_ttl,
     request_digest,
 )
+from kvtier.server.operations.runs import reading_runs
 from kvtier.server.tiers.offer import Reservation, Run
-from kvtier.server.tiers.spaces import NamespaceInfo
+from kvtier.server.tiers.spaces import Space
 from kvtier.server.tiers.table import DOOMED, WRITTEN
 from kvtier.server.tiers.tier import Tier
-from kvtier.v1.block_pb2 import BlockRun, BlockSet, NamespacedBlocks
+from kvtier.v1.block_pb2 import BlockSet, NamespacedBlocks
 from kvtier.v1.result_pb2 import CompleteResult
 from kvtier.v1.tier_service_pb2 import (
     CompleteStoreRequest,
@@ -28,7 +23,7 @@ from kvtier.v1.tier_service_pb2 import (
     PrepareStoreRequest,
     PrepareStoreResponse,
 )
-from kvtier.wire.errors import Reason, failed_precondition, invalid
+from kvtier.wire.errors import invalid
 
 STORED = CompleteResult.COMPLETE_RESULT_STORED
 FAILED = CompleteResult.COMPLETE_RESULT_FAILED
@@ -37,14 +32,15 @@ DELETED = CompleteResult.COMPLETE_RESULT_DELETED
 NOT_LEASED = CompleteResult.COMPLETE_RESULT_NOT_LEASED
 
 
-def prepare_store(node: Node, request: PrepareStoreRequest) -> bytes:
+async def prepare_store(node: Node, request: PrepareStoreRequest) -> bytes:
     """Reserve what an offer needs; a repeated request gets the first answer."""
     digest = request_digest(request)
-    answer = node.leases.first_answer(read_lease_id(request.lease_id), digest)
-    return answer if answer is not None else open_store(node, request, digest)[0].answer
+    async with node.turns.of(read_lease_id(request.lease_id)):
+        answer = node.leases.first_answer(request.lease_id, digest)
+        return answer if answer is not None else (await open_store(node, request, digest))[0].answer
 
 
-def open_store(
+async def open_store(
     node: Node, request: PrepareStoreRequest, digest: bytes
 ) -> tuple[Lease, PrepareStoreResponse]:
     """Take a store lease that is not known yet; return it and the answer to the offer."""
@@ -53,14 +49,10 @@ def open_store(
     owner = read_text("owner", request.owner, required=True)
     request_id = read_text("request_id", request.request_id, required=False)
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
-    room = node.leases.room_of(owner)
-    runs: list[Run] = []
-    try:
-        _read_runs(node, tier, namespace, request.runs, runs)
-        reservation = tier.reserve(request_id, runs, room)
-    finally:
-        for run in runs:
-            node.spaces.release(run.space)
+    node.leases.room_of(owner)
+    with reading_runs(node, tier, namespace, request.runs) as runs:
+        moved = await _move_down(node, tier, request_id, owner, runs) if tier.below else []
+        reservation = tier.reserve(request_id, runs, node.leases.room_of(owner))
     _stamp_copies(node, tier, request_id, runs)
     lease = Lease(
         read_lease_id(request.lease_id),
@@ -74,17 +66,26 @@ def open_store(
         reservation.aliases,
         bytes_held=reservation.bytes,
     )
+    if node.tiering.written_through(tier):
+        lease.offered = [key for run in runs for key in run.space.keys(run.hashes)]
     node.leases.open(lease, ttl)
-    response = _answer(lease, reservation, ttl)
+    node.tiering.after_store(tier)
+    response = _answer(lease, reservation, [*moved, *reservation.evicted], ttl)
     lease.answer = response.SerializeToString()
     return lease, response
 
 
-def complete_store(node: Node, request: CompleteStoreRequest) -> bytes:
+async def complete_store(node: Node, request: CompleteStoreRequest) -> bytes:
     """Make the written blocks of a lease readable; a repeated request gets the first outcome."""
     outcome = node.leases.first_outcome(request.lease, STORE)
-    if outcome is not None:
-        return outcome
+    if outcome is None:
+        outcome = _complete(node, request)
+    if request.wait_copies:
+        await node.tiering.wait_copies(request.lease.id)
+    return outcome
+
+
+def _complete(node: Node, request: CompleteStoreRequest) -> bytes:
     node.refuse_when_drained()
     lease = node.leases.find(request.lease, STORE)
     blocks = len(lease.block_bytes)
@@ -95,6 +96,7 @@ def complete_store(node: Node, request: CompleteStoreRequest) -> bytes:
     results = publish_lease(lease, failed)
     outcome = CompleteStoreResponse(results=results).SerializeToString()
     node.leases.end(lease, End.COMPLETED, outcome)
+    node.tiering.write_through(lease.id, lease.tier, lease.offered)
     return outcome
 
 
@@ -123,54 +125,25 @@ def _result(state: int, *, failed: bool) -> CompleteResult.ValueType:
     return STORED if state == WRITTEN else NOT_WRITTEN
 
 
-def _read_runs(
-    node: Node, tier: Tier, namespace: NamespaceInfo, offered: Sequence[BlockRun], runs: list[Run]
-) -> None:
-    lists = [run.block_hashes for run in offered]
-    check_count(node, namespace, lists, "runs", min(MAX_OFFERED, node.config.limits.hashes))
-    for run in offered:
-        runs.append(_read_run(node, namespace, run))
-        size = runs[-1].space.block_bytes
-        if size > tier.slot_bytes:
-            raise failed_precondition(
-                f"a block of group {run.group} of namespace {namespace.description.name} has "
-                f"{size} bytes; the slots of tier {tier.name} have {tier.slot_bytes}: set "
-                f"slot_bytes of that tier to {size} or more",
-                Reason.BLOCK_TOO_LARGE,
-            )
+async def _move_down(
+    node: Node, tier: Tier, request_id: str, owner: str, runs: Sequence[Run]
+) -> list[tuple[Space, bytes]]:
+    """Let the tier below take over blocks whose room an offer needs; return these, by space."""
 
+    def shortage(in_hand: int) -> tuple[int, Sequence[int]]:
+        missing, residents = tier.shortage(runs, node.leases.room_of(owner), in_hand)
+        if missing > 0:
+            tier.occupancy.policy.stamp(request_id, ())
+        return missing, residents
 
-def _read_run(node: Node, namespace: NamespaceInfo, run: BlockRun) -> Run:
-    tokens, width = namespace.tokens_per_block, namespace.hash_width
-    group, scope = read_group(namespace, run.group), read_scope(run.scope)
-    hashes = read_hashes(namespace, run.block_hashes)
-    if run.start_position % tokens:
-        raise invalid(
-            f"start_position is {run.start_position}; it must be a multiple of the "
-            f"{tokens} tokens per block"
-        )
-    if run.start_position + len(hashes) * tokens >= 1 << 63:
-        raise invalid(f"start_position is {run.start_position}; the run would end beyond 2^63")
-    if len(run.parent_block_hash) != (width if run.start_position else 0):
-        raise invalid(
-            f"parent_block_hash has {len(run.parent_block_hash)} bytes and start_position is "
-            f"{run.start_position}: a run that starts at 0 has no parent, any other has one of "
-            f"{width} bytes"
-        )
-    if run.token_ids and len(run.token_ids) != len(hashes) * tokens:
-        raise invalid(
-            f"token_ids holds {len(run.token_ids)} ids for {len(hashes)} blocks of {tokens} "
-            f"tokens; it must hold {len(hashes) * tokens}, or none"
-        )
-    adapter_name = read_text("adapter_name", run.adapter_name, required=False)
-    return Run(
-        node.spaces.use(namespace, group, scope),
-        hashes,
-        run.parent_block_hash,
-        run.start_position,
-        array("I", run.token_ids).tobytes() if namespace.keep_token_ids else b"",
-        adapter_name,
-    )
+    freed = await node.tiering.demoter.make_room(tier, shortage)
+    if not freed:
+        return []
+    moved = [(origin.space, packed) for origin, packed in tier.packed(tier.table.by_origin(freed))]
+    tier.occupancy.unpin(freed)
+    # Somebody may have waited longer than the node took offers.
+    node.refuse_when_closing()
+    return moved
 
 
 def _stamp_copies(node: Node, tier: Tier, request_id: str, runs: Sequence[Run]) -> None:
@@ -183,7 +156,9 @@ def _stamp_copies(node: Node, tier: Tier, request_id: str, runs: Sequence[Run]) 
             other.stamp(request_id, keys)
 
 
-def _answer(lease: Lease, reservation: Reservation, ttl: float) -> PrepareStoreResponse:
+def _answer(
+    lease: Lease, reservation: Reservation, evicted: Sequence[tuple[Space, bytes]], ttl: float
+) -> PrepareStoreResponse:
     return PrepareStoreResponse(
         lease=lease.reference(),
         ttl=as_duration(ttl),
@@ -193,6 +168,6 @@ def _answer(lease: Lease, reservation: Reservation, ttl: float) -> PrepareStoreR
                 namespace=space.namespace.fingerprint,
                 blocks=BlockSet(group=space.group, scope=space.scope, block_hashes=hashes),
             )
-            for space, hashes in reservation.evicted
+            for space, hashes in evicted
         ],
     )

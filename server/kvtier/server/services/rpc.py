@@ -64,7 +64,8 @@ def add_service(
         server: The server.
         descriptor: The service.
         servicer: Has a method in snake_case for each RPC. A unary one takes the request and returns
-            the response, as a message or encoded, or a coroutine of it. A streaming one is a
+            the response, as a message or encoded; one that is a coroutine also takes the seconds
+            that the caller waits, None when it told no deadline. A streaming one is a
             coroutine that takes the request, or an iterator of requests, and a `Sender`.
         before: Called before each call.
     """
@@ -117,8 +118,8 @@ def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) ->
     async def call(context: Context) -> bytes:
         request = parse(await _only(context))
         before()
-        response = act(request)
-        return encode(await response if waits else response)
+        response = await act(request, context.time_remaining()) if waits else act(request)
+        return encode(response)
 
     return partial(_answer, call)
 

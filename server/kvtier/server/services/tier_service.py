@@ -2,6 +2,7 @@
 
 from kvtier.server.node import Node
 from kvtier.server.operations import (
+    copying,
     describing,
     leasing,
     listing,
@@ -10,7 +11,9 @@ from kvtier.server.operations import (
     removing,
     storing,
 )
+from kvtier.server.services.rpc import Send
 from kvtier.v1 import tier_service_pb2 as pb
+from kvtier.v1.copying_pb2 import CopyBlocksRequest
 from kvtier.v1.listing_pb2 import (
     DescribeBlockRequest,
     DescribeBlockResponse,
@@ -51,17 +54,23 @@ class TierService:
         """Tell how long a prefix of each chain is readable."""
         return looking.lookup_blocks(self._node, request)
 
-    def prepare_store(self, request: pb.PrepareStoreRequest) -> bytes:
+    async def prepare_store(
+        self, request: pb.PrepareStoreRequest, _seconds_left: float | None = None
+    ) -> bytes:
         """Reserve slots for an offer."""
-        return storing.prepare_store(self._node, request)
+        return await storing.prepare_store(self._node, request)
 
-    def complete_store(self, request: pb.CompleteStoreRequest) -> bytes:
+    async def complete_store(
+        self, request: pb.CompleteStoreRequest, _seconds_left: float | None = None
+    ) -> bytes:
         """Make written blocks readable."""
-        return storing.complete_store(self._node, request)
+        return await storing.complete_store(self._node, request)
 
-    def prepare_load(self, request: pb.PrepareLoadRequest) -> bytes:
+    async def prepare_load(
+        self, request: pb.PrepareLoadRequest, seconds_left: float | None = None
+    ) -> bytes:
         """Pin readable blocks."""
-        return loading.prepare_load(self._node, request)
+        return await loading.prepare_load(self._node, request, seconds_left)
 
     def complete_load(self, request: pb.CompleteLoadRequest) -> bytes:
         """Unpin blocks."""
@@ -79,6 +88,10 @@ class TierService:
         """Stamp blocks as used."""
         return looking.touch_blocks(self._node, request)
 
+    async def copy_blocks(self, request: CopyBlocksRequest, send: Send) -> None:
+        """Copy blocks from tier to tier."""
+        await copying.copy_blocks(self._node, request, send)
+
     def delete_blocks(self, request: pb.DeleteBlocksRequest) -> pb.DeleteBlocksResponse:
         """Remove blocks."""
         return removing.delete_blocks(self._node, request)
@@ -87,7 +100,9 @@ class TierService:
         """Remove every block of a tier."""
         return removing.clear_tier(self._node, request)
 
-    async def list_blocks(self, request: ListBlocksRequest) -> ListBlocksResponse:
+    async def list_blocks(
+        self, request: ListBlocksRequest, _seconds_left: float | None = None
+    ) -> ListBlocksResponse:
         """List readable blocks, page by page."""
         return await listing.list_blocks(self._node, request)
 

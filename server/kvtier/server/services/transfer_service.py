@@ -21,6 +21,7 @@ from kvtier.v1.result_pb2 import (
     WRITE_RESULT_WRITTEN,
     WriteResult,
 )
+from kvtier.v1.tier_service_pb2 import PrepareStoreRequest, PrepareStoreResponse
 from kvtier.v1.transfer_service_pb2 import (
     ReadBlocksRequest,
     ReadBlocksResponse,
@@ -91,14 +92,7 @@ class TransferService:
     async def _write_offer(
         self, first: WriteBlocksRequest, requests: AsyncIterator[WriteBlocksRequest], send: Send
     ) -> None:
-        digest = request_digest(first.offer)
-        if self._node.leases.first_answer(read_lease_id(first.offer.lease_id), digest) is not None:
-            raise failed_precondition(
-                f"lease id {first.offer.lease_id.hex()} was used before: choose 16 new random "
-                "bytes for each call",
-                Reason.LEASE_REUSED,
-            )
-        lease, prepared = open_store(self._node, first.offer, digest)
+        lease, prepared = await self._open(first.offer)
         ttl = lease.expires - self._node.clock.monotonic()
         writer = BlockWriter(self._node.leases, lease, self._node.threads)
         how, wanted, answered = End.RELEASED, set(lease.slots), set[int]()
@@ -128,8 +122,20 @@ class TransferService:
             writer.close()
             if self._node.leases.get(lease.id) is lease:
                 self._node.leases.let_go(lease, how)
+                self._node.tiering.write_through(lease.id, lease.tier, lease.offered)
         if incomplete:
             await send(_response(incomplete))
+
+    async def _open(self, offer: PrepareStoreRequest) -> tuple[Lease, PrepareStoreResponse]:
+        node, digest = self._node, request_digest(offer)
+        async with node.turns.of(read_lease_id(offer.lease_id)):
+            if node.leases.first_answer(offer.lease_id, digest) is not None:
+                raise failed_precondition(
+                    f"lease id {offer.lease_id.hex()} was used before: choose 16 new random bytes "
+                    "for each call",
+                    Reason.LEASE_REUSED,
+                )
+            return await open_store(node, offer, digest)
 
     async def _read_lease(self, lease: Lease, send: Send) -> None:
         slots: list[int | None] = [None] * len(lease.block_bytes)

@@ -15,3 +15,8 @@ class Counters:
     mismatched: int = 0
     abandoned: int = 0
     refused: int = 0
+    demoted: int = 0
+    promoted: int = 0
+    dropped: int = 0
+    written_through: int = 0
+    copies_failed: int = 0

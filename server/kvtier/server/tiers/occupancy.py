@@ -1,12 +1,13 @@
 """The life of a tier's slots: reserved, readable, leased, draining, free."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.columns import gather
 from kvtier.server.tiers.offer import Plan, Run
-from kvtier.server.tiers.policy import Policy
+from kvtier.server.tiers.policy import Aged, Policy
 from kvtier.server.tiers.spaces import Space, Spaces
 from kvtier.server.tiers.table import (
     DOOMED,
@@ -30,6 +31,7 @@ class Occupancy:
         leased: Readable blocks with a lease.
         pending: Slots that are being written.
         draining: Slots whose block is gone while something still holds them.
+        copying: How often each slot is held by the node's own copies; these are in its leases too.
         births: Number of stores so far; orders the blocks for listings.
     """
 
@@ -42,6 +44,7 @@ class Occupancy:
         self._spaces = spaces
         self._origins: dict[tuple[Space, str], Origin] = {}
         self.ready = self.leased = self.pending = self.draining = 0
+        self.copying: Counter[int] = Counter()
         self.births = 0
 
     def ready_blocks(self, namespaces: frozenset[bytes] | None) -> int:
@@ -76,6 +79,43 @@ class Occupancy:
             self._enter_run(run, plan.keys[first:end], chosen, slots[taken:to])
             first, taken = end, to
 
+    def enter_copies(self, source: BlockTable, pairs: Sequence[tuple[int, int]]) -> None:
+        """Note the blocks that will be copied into slots, held by the copy.
+
+        Args:
+            source: The table of the tier that has the blocks.
+            pairs: The slot there and the slot here of each.
+        """
+        into = dict(pairs)
+        self.pending += len(into)
+        for origin, slots in source.by_origin(list(into)):
+            mine = self._origin(origin.space, origin.adapter_name)
+            mine.slots += len(slots)
+            origin.space.uses += len(slots)
+            pick = gather(slots)
+            here = list(map(into.__getitem__, slots))
+            self.table.enter(here, pick(source.key), pick(source.parent), pick(source.start), mine)
+            for slot in slots:
+                if slot in source.token_ids:
+                    self.table.token_ids[into[slot]] = source.token_ids[slot]
+        self.copying.update(into.values())
+
+    def busy(self, slot: int) -> bool:
+        """Tell whether a slot is held by anybody but the node's own copies."""
+        return self.table.leases[slot] > self.copying.get(slot, 0)
+
+    def hold_for_copy(self, slots: Sequence[int]) -> None:
+        """Keep slots as they are while the node copies what is in them."""
+        self.hold(slots)
+        self.copying.update(slots)
+
+    def end_copies(self, slots: Sequence[int]) -> None:
+        """Note that copies hold slots no more; who calls lets go of the leases, too."""
+        self.copying.subtract(slots)
+        for slot in slots:
+            if not self.copying[slot]:
+                del self.copying[slot]
+
     def make_ready(self, slots: Sequence[int], now: float) -> Groups:
         """Make written slots readable and end their leases; return them by origin."""
         state, birth, leases = self.table.state, self.table.birth, self.table.leases
@@ -93,6 +133,26 @@ class Occupancy:
             origin.ready += len(members)
         self.policy.released(slots)
         return groups
+
+    def choose(self, count: int, spared: Sequence[int] = ()) -> list[Aged]:
+        """Choose readable blocks to go, never one of some slots; the policy forgets them."""
+        if not spared:
+            return self.policy.victims(count)
+        leases = self.table.leases
+        for slot in spared:
+            leases[slot] += 1
+        chosen = self.policy.victims(count)
+        for slot in spared:
+            leases[slot] -= 1
+        self.policy.released([slot for slot in spared if not leases[slot]])
+        return chosen
+
+    def claim(self, count: int, spared: Sequence[int] = ()) -> list[Aged]:
+        """Choose blocks to go, and hold them for a copy; a later stamp takes one back."""
+        chosen = self.choose(count, spared)
+        for _, slots in chosen:
+            self.hold_for_copy(slots)
+        return chosen
 
     def hold(self, slots: Sequence[int]) -> None:
         """Take a lease on slots that are in use."""

@@ -35,6 +35,9 @@ class Age(NamedTuple):
     stamp: int
 
 
+# Of blocks whose age is not known. No request id has such a character.
+OLDEST = Age("\0", 0)
+
 Aged: TypeAlias = tuple[Age, Sequence[int]]
 
 

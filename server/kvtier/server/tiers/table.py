@@ -66,8 +66,13 @@ class BlockTable:
     so are the numbers in `start`. The columns of a free slot still say what was there last. Columns
     are lists, not arrays, because reading a list is three times as fast.
 
+    Args:
+        capacity: Blocks that may be held.
+        spare: Slots beyond that, for blocks that change places with others.
+
     Attributes:
-        capacity: Number of slots.
+        capacity: Blocks that may be held.
+        lent: Slots in use beyond the capacity, for blocks whose room others will leave.
         state: FREE, PENDING, WRITTEN, READY or DOOMED.
         leases: Number of leases and copies under way.
         key: Key of the block.
@@ -79,8 +84,10 @@ class BlockTable:
         token_ids: Token ids, as 32-bit numbers, of the blocks that keep them.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, spare: int = 0) -> None:
         self.capacity = capacity
+        self.lent = 0
+        self._slots = capacity + spare
         self.state: list[int] = []
         self.leases: list[int] = []
         self.key: list[bytes] = []
@@ -99,8 +106,13 @@ class BlockTable:
 
     @property
     def free(self) -> int:
-        """Number of free slots."""
-        return self.capacity - len(self) + len(self._free)
+        """Number of blocks for which there is room."""
+        return self.capacity - len(self) + len(self._free) + self.lent
+
+    @property
+    def spare(self) -> int:
+        """Number of slots that no block is in, within the capacity or beyond."""
+        return self._slots - len(self) + len(self._free)
 
     def take(self, count: int) -> list[int]:
         """Take `count` free slots; the caller knows that there are so many."""
@@ -114,7 +126,7 @@ class BlockTable:
 
     def _grow(self) -> None:
         first = len(self)
-        count = min(_GROWTH, self.capacity - first)
+        count = min(_GROWTH, self._slots - first)
         self.state += [FREE] * count
         self.leases += [0] * count
         self.key += [b""] * count

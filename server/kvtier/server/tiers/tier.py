@@ -11,11 +11,14 @@ from kvtier.server.tiers.occupancy import Occupancy
 from kvtier.server.tiers.offer import MISMATCH, Plan, Reservation, Run, plan_offer
 from kvtier.server.tiers.policies import make_policy
 from kvtier.server.tiers.policy import Columns, Stamps
+from kvtier.server.tiers.room import check_bytes, evictable, no_room
 from kvtier.server.tiers.spaces import NamespaceInfo, Space, Spaces
+from kvtier.server.tiers.spare import divide
 from kvtier.server.tiers.table import PENDING, READY, WRITTEN, BlockTable, Groups, Origin
 from kvtier.v1.block_pb2 import (
     REMOVAL_REASON_CORRUPT,
     REMOVAL_REASON_DELETED,
+    REMOVAL_REASON_DEMOTED,
     REMOVAL_REASON_EVICTED,
 )
 from kvtier.v1.result_pb2 import (
@@ -28,10 +31,8 @@ from kvtier.v1.result_pb2 import (
     DeleteResult,
     LookupResult,
 )
-from kvtier.wire.errors import Reason, exhausted, failed_precondition
-from kvtier.wire.sizes import format_size
+from kvtier.wire.errors import Reason, failed_precondition
 
-_RETRY_WHEN_FULL = 0.1
 _ANY = 1 << 63
 
 
@@ -46,6 +47,9 @@ class Tier:
         store: Where the bytes are.
         policy_name: The replacement policy's name.
         announcer: The tier's own events.
+        capacity_bytes: Bytes for blocks; the store has a few spare slots beyond them where blocks
+            change places with those of another tier.
+        below: The tier that evicted blocks go to.
         slot_bytes: Bytes per slot; 0 until the first namespace fixes it.
         occupancy: The slots' states and counts.
         counters: What happened since the start.
@@ -56,6 +60,7 @@ class Tier:
         name: str,
         store: BlockStore,
         *,
+        capacity_bytes: int,
         policy_name: str,
         announcer: Announcer,
         spaces: Spaces,
@@ -64,6 +69,8 @@ class Tier:
     ) -> None:
         self.name = name
         self.store = store
+        self.capacity_bytes = capacity_bytes
+        self.below: Tier | None = None
         self.policy_name = policy_name
         self.announcer = announcer
         self._spaces = spaces
@@ -71,16 +78,18 @@ class Tier:
         self._clock = clock
         self.counters = Counters()
         self.slot_bytes = 0
-        self.occupancy = self._lay_out(0)
+        self.occupancy = self._lay_out(0, 0)
 
     def fix_slots(self, slot_bytes: int) -> None:
         """Divide the capacity into slots; only while the tier has none."""
         assert not self.slot_bytes
         self.slot_bytes = slot_bytes
-        self.occupancy = self._lay_out(self.store.capacity_bytes // slot_bytes)
+        self.occupancy = self._lay_out(
+            *divide(self.capacity_bytes, self.store.capacity_bytes, slot_bytes)
+        )
 
-    def _lay_out(self, capacity: int) -> Occupancy:
-        table = BlockTable(capacity)
+    def _lay_out(self, capacity: int, spare: int) -> Occupancy:
+        table = BlockTable(capacity, spare)
         columns = Columns(capacity, table.key, table.start, table.leases)
         policy = make_policy(self.policy_name, columns, self._stamps)
         return Occupancy(table, policy, self.announcer, self._spaces)
@@ -112,6 +121,23 @@ class Tier:
 
     # Storing
 
+    def shortage(
+        self, runs: Sequence[Run], allowed_bytes: int, in_hand: int
+    ) -> tuple[int, list[int]]:
+        """Return how many blocks must go for an offer, and the slots of its own blocks.
+
+        Args:
+            runs: What is offered.
+            allowed_bytes: Most bytes that the caller may reserve.
+            in_hand: Slots that were freed for it and are held.
+
+        Raises:
+            KvtierError: As `reserve` does.
+        """
+        plan = plan_offer(self.table, runs)
+        check_bytes(plan.fresh_bytes(), allowed_bytes)
+        return self._missing_room(len(plan.fresh), plan.residents, in_hand), plan.residents
+
     def reserve(
         self, request_id: str, runs: Sequence[Run], allowed_bytes: int = _ANY
     ) -> Reservation:
@@ -131,10 +157,13 @@ class Tier:
         """
         plan = plan_offer(self.table, runs)
         needed = plan.fresh_bytes()
-        self._check_bytes(needed, allowed_bytes)
+        check_bytes(needed, allowed_bytes)
         missing = self._missing_room(len(plan.fresh), plan.residents)
         self.counters.mismatched += plan.outcomes.count(MISMATCH)
-        evicted = self._evict(missing, request_id, plan.residents) if missing > 0 else []
+        evicted: list[tuple[Space, bytes]] = []
+        if missing > 0:
+            self.occupancy.policy.stamp(request_id, ())
+            evicted = self.evict(missing, plan.residents)
         slots = self.occupancy.take(len(plan.fresh))
         self.occupancy.enter(plan, slots)
         self._stamp_offer(request_id, plan, slots)
@@ -192,28 +221,50 @@ class Tier:
         pinned = 0
         for origin, mine in self.table.by_origin(slots) if slots else ():
             pinned += origin.space.block_bytes * len(mine)
-        self._check_bytes(pinned, allowed_bytes)
+        check_bytes(pinned, allowed_bytes)
         self._hold_once(slots)
         self.occupancy.policy.stamp(request_id, slots if readable is found else _each_once(found))
         return results, readable, pinned
 
     # Removing
 
+    def evict(self, count: int, spared: Sequence[int] = ()) -> list[tuple[Space, bytes]]:
+        """Drop blocks that may go, sparing some slots; return what went, by space.
+
+        A block that the tier below has too is not lost.
+        """
+        victims = [slot for _, slots in self.occupancy.choose(count, spared) for slot in slots]
+        groups = self.table.by_origin(victims)
+        gone = self.packed(groups)
+        self.counters.evicted += count
+        self.counters.removed += count
+        self._announce_evicted(victims, gone)
+        self.occupancy.take_out(groups)
+        self.occupancy.free(victims)
+        return [(origin.space, hashes) for origin, hashes in gone]
+
+    def remove(self, slots: Sequence[int], reason: int) -> None:
+        """Make readable blocks absent, and say so."""
+        if slots:
+            groups = self.table.by_origin(slots)
+            self.announcer.removed(self.packed(groups), reason)
+            self._drop(groups, slots)
+
     def delete(self, keys: Sequence[bytes], *, force: bool) -> list[DeleteResult.ValueType]:
         """Remove blocks; return the `DeleteResult` of each."""
         found = self.table.index.get_many(keys)
-        leases, state = self.table.leases, self.table.state
-        busy = {slot for slot in found if slot is not None and leases[slot] and not force}
-        going = [slot for slot in dict.fromkeys(found) if slot is not None and slot not in busy]
+        busy, state = self.occupancy.busy, self.table.state
+        spared = {slot for slot in found if slot is not None and not force and busy(slot)}
+        going = [slot for slot in dict.fromkeys(found) if slot is not None and slot not in spared]
         written = [slot for slot in going if state[slot] in {PENDING, WRITTEN}]
-        self._remove([s for s in going if state[s] == READY], REMOVAL_REASON_DELETED)
+        self.remove([s for s in going if state[s] == READY], REMOVAL_REASON_DELETED)
         self.occupancy.cut_off(written)
         self.counters.abandoned += len(written)
         return [
             DELETE_RESULT_NOT_FOUND
             if slot is None
             else DELETE_RESULT_BUSY
-            if slot in busy
+            if slot in spared
             else DELETE_RESULT_DELETED
             for slot in found
         ]
@@ -221,15 +272,14 @@ class Tier:
     def drop_corrupt(self, slot: int) -> None:
         """Remove a block whose bytes do not match its checksum, if it is still there."""
         if self.table.state[slot] == READY:
-            self._remove([slot], REMOVAL_REASON_CORRUPT)
+            self.remove([slot], REMOVAL_REASON_CORRUPT)
             self.counters.corrupt += 1
 
     def check_clear(self, namespace: NamespaceInfo | None) -> None:
         """Raise FAILED_PRECONDITION when a clear would meet blocks under load leases."""
         if not self.occupancy.leased:
             return
-        leases = self.table.leases
-        busy = sum(1 for slot in self._ready_slots(namespace) if leases[slot])
+        busy = sum(map(self.occupancy.busy, self._slots(namespace, READY)))
         if busy:
             raise failed_precondition(
                 f"{busy} blocks of tier {self.name} are under load leases: wait, release them, or "
@@ -239,18 +289,23 @@ class Tier:
             )
 
     def clear(self, namespace: NamespaceInfo | None) -> int:
-        """Remove every readable block, or those of one namespace; return how many there were."""
-        slots = self._ready_slots(namespace)
+        """Remove every readable block, or those of one namespace; return how many there were.
+
+        Copies that are on their way in are given up; so should be the store leases before.
+        """
+        slots = self._slots(namespace, READY)
         if slots:
             self.announcer.cleared(namespace.fingerprint if namespace else b"")
             self._drop(self.table.by_origin(slots), slots)
+        if self.occupancy.pending:
+            self.occupancy.cut_off(self._slots(namespace, PENDING))
         return len(slots)
 
     # Inside
 
-    def _ready_slots(self, namespace: NamespaceInfo | None) -> list[int]:
+    def _slots(self, namespace: NamespaceInfo | None, state: int) -> list[int]:
         table = self.table
-        slots = [slot for slot, state in enumerate(table.state) if state == READY]
+        slots = [slot for slot, is_in in enumerate(table.state) if is_in == state]
         if namespace is None:
             return slots
         return [slot for slot in slots if table.origin[slot].space.namespace is namespace]
@@ -281,82 +336,35 @@ class Tier:
         self.counters.loaded += len(slots)
         self.occupancy.hold(slots)
 
-    def _check_bytes(self, needed: int, allowed: int) -> None:
-        if needed > allowed:
-            raise exhausted(
-                f"the lease would hold {format_size(needed)}, and this owner's leases may hold "
-                f"{format_size(max(0, allowed))} more: complete or release some, or raise "
-                "limits.leased_bytes_per_owner",
-                Reason.LEASE_LIMIT,
-                retry_after=_RETRY_WHEN_FULL,
-            )
-
-    def _missing_room(self, needed: int, residents: Sequence[int]) -> int:
-        table, occupancy = self.table, self.occupancy
-        leases, state = table.leases, table.state
-        kept = sum(1 for slot in residents if state[slot] == READY and not leases[slot])
-        evictable = occupancy.ready - occupancy.leased - kept
-        missing = needed - table.free
-        if needed > table.capacity:
+    def _missing_room(self, needed: int, residents: Sequence[int], in_hand: int = 0) -> int:
+        may_go = evictable(self.occupancy, residents)
+        missing = needed - self.table.free - in_hand
+        if missing > may_go or needed > self.table.capacity:
             self.counters.refused += 1
-            raise exhausted(
-                f"tier {self.name} has {table.capacity} slots and can never take {needed} blocks "
-                "at once: offer fewer, or enlarge the tier",
-                Reason.TIER_FULL,
-            )
-        if missing > evictable:
-            self.counters.refused += 1
-            raise exhausted(
-                f"tier {self.name} has no room for {needed} blocks: of its {table.capacity} slots "
-                f"{table.free} are free and {evictable} may be evicted; {occupancy.leased} are "
-                f"leased, {occupancy.pending} being written, {occupancy.draining} draining",
-                Reason.TIER_FULL,
-                retry_after=_RETRY_WHEN_FULL,
-                metadata={
-                    "leased_blocks": str(occupancy.leased),
-                    "pending_blocks": str(occupancy.pending),
-                    "draining_blocks": str(occupancy.draining),
-                },
-            )
+            raise no_room(self.name, self.occupancy, needed, may_go)
         return missing
 
-    def _evict(
-        self, count: int, request_id: str, residents: Sequence[int]
-    ) -> list[tuple[Space, bytes]]:
-        """Make room, sparing the offer's own blocks; return what went, by space."""
-        table, policy = self.table, self.occupancy.policy
-        policy.stamp(request_id, ())
-        if residents:
-            self._guard(residents, 1)
-        victims = [slot for _, slots in policy.victims(count) for slot in slots]
-        if residents:
-            self._guard(residents, -1)
-        groups = table.by_origin(victims)
-        gone = self._packed(groups)
-        self.counters.evicted += count
-        self.counters.removed += count
-        self.announcer.removed(gone, REMOVAL_REASON_EVICTED)
-        self.occupancy.take_out(groups)
-        self.occupancy.free(victims)
-        return [(origin.space, hashes) for origin, hashes in gone]
+    def _announce_evicted(
+        self, victims: Sequence[int], gone: Sequence[tuple[Origin, bytes]]
+    ) -> None:
+        below = self.below
+        if below is None:
+            self.announcer.removed(gone, REMOVAL_REASON_EVICTED)
+            return
+        held = [slot for slot in victims if below.holds(self.table.key[slot])]
+        lost = [slot for slot in victims if slot not in held] if held else victims
+        self.counters.dropped += len(lost)
+        self.counters.demoted += len(held)
+        for slots, reason in ((held, REMOVAL_REASON_DEMOTED), (lost, REMOVAL_REASON_EVICTED)):
+            if slots:
+                self.announcer.removed(self.packed(self.table.by_origin(slots)), reason)
 
-    def _guard(self, slots: Sequence[int], change: int) -> None:
-        leases = self.table.leases
-        for slot in slots:
-            leases[slot] += change
-        self.occupancy.policy.released([slot for slot in slots if not leases[slot]])
-
-    def _packed(self, groups: Groups) -> list[tuple[Origin, bytes]]:
+    def packed(self, groups: Groups) -> list[tuple[Origin, bytes]]:
+        """Return the packed hashes of slots, by origin."""
         return [
             (origin, self.table.packed_hashes(slots, origin.space.width))
             for origin, slots in groups
         ]
-
-    def _remove(self, slots: Sequence[int], reason: int) -> None:
-        if slots:
-            groups = self.table.by_origin(slots)
-            self.announcer.removed(self._packed(groups), reason)
-            self._drop(groups, slots)
 
     def _drop(self, groups: Groups, slots: Sequence[int]) -> None:
         self.counters.removed += len(slots)

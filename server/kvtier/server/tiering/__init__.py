@@ -1,0 +1,1 @@
+"""Blocks that move between the tiers of a node: down, up, and through."""

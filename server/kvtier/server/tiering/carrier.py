@@ -1,0 +1,181 @@
+"""Bringing chosen blocks from one tier of a node to another."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from kvtier.server.events.log import EventLog
+from kvtier.server.tiering.copier import Copier
+from kvtier.server.tiering.demotion import Demoter
+from kvtier.server.tiering.legs import Leg, ages_of, begin, may_arrive, settle, still_to_copy
+from kvtier.server.tiering.links import batch_blocks, most_blocks
+from kvtier.server.tiering.swap import swap
+from kvtier.server.tiers.table import READY
+from kvtier.server.tiers.tier import Tier
+from kvtier.v1.block_pb2 import REMOVAL_REASON_DEMOTED, REMOVAL_REASON_PROMOTED
+from kvtier.v1.result_pb2 import CopyResult
+
+COPIED = CopyResult.COPY_RESULT_COPIED
+PRESENT = CopyResult.COPY_RESULT_PRESENT
+PENDING = CopyResult.COPY_RESULT_PENDING
+MISS = CopyResult.COPY_RESULT_MISS
+NO_ROOM = CopyResult.COPY_RESULT_NO_ROOM
+CORRUPT = CopyResult.COPY_RESULT_CORRUPT
+FAILED = CopyResult.COPY_RESULT_FAILED
+DELETED = CopyResult.COPY_RESULT_DELETED
+
+Results = list[CopyResult.ValueType]
+_BySlot = dict[int, CopyResult.ValueType]
+
+
+class Carrier:
+    """Copies or moves blocks, a step at a time.
+
+    Args:
+        log: The node's event log.
+        tiers: The node's tiers, from fastest to slowest.
+        copier: Copies bytes.
+        demoter: Makes room.
+    """
+
+    def __init__(
+        self, log: EventLog, tiers: Sequence[Tier], copier: Copier, demoter: Demoter
+    ) -> None:
+        self._log = log
+        self._tiers = tiers
+        self._copier = copier
+        self._demoter = demoter
+
+    async def step(
+        self,
+        source: Tier,
+        target: Tier,
+        slots: Sequence[int],
+        *,
+        move: bool,
+        spared: Sequence[int] = (),
+    ) -> Results:
+        """Carry some blocks, the first of those given; return what became of each.
+
+        What is answered for is at least one block, unless there are none. Copies take no room
+        from blocks in `spared`. Blocks that arrived are held for a copy in the target, for the
+        caller to let go.
+
+        Args:
+            source: Where the blocks are.
+            target: Where they go.
+            slots: The blocks' slots, which the caller holds for a copy.
+            move: Take them out of the source, unless somebody leases them there.
+            spared: Slots of the target that shall not be evicted for them.
+        """
+        some = list(slots[: most_blocks(source, target)])
+        some = some[: batch_blocks(source, some)]
+        going = still_to_copy(source, target, some)
+        results = {slot: _settled(source, target, slot) for slot in some if slot not in set(going)}
+        if going:
+            moves = [move and not source.occupancy.busy(slot) for slot in going]
+            alike = going[: sum(1 for _ in takewhile(lambda each: each == moves[0], moves))]
+            if moves[0]:
+                results |= await self._move(source, target, alike)
+            else:
+                results |= await self._copy(source, target, alike, spared)
+        if move:
+            self._leave(source, target, [s for s, result in results.items() if result == PRESENT])
+        answered: Results = []
+        for slot in some:
+            if slot not in results:
+                break
+            answered.append(results[slot])
+        return answered
+
+    def _leave(self, source: Tier, target: Tier, slots: Sequence[int]) -> None:
+        """Take blocks out of the source that the target has already."""
+        state, busy = source.table.state, source.occupancy.busy
+        going = [slot for slot in slots if state[slot] == READY and not busy(slot)]
+        source.remove(going, self._reason(source, target))
+
+    def _reason(self, source: Tier, target: Tier) -> int:
+        up = self._tiers.index(target) < self._tiers.index(source)
+        return REMOVAL_REASON_PROMOTED if up else REMOVAL_REASON_DEMOTED
+
+    async def _move(self, source: Tier, target: Tier, slots: Sequence[int]) -> _BySlot:
+        if target.below is not source:
+            return await self._copy(source, target, slots, (), reason=self._reason(source, target))
+        room = min(len(slots), target.table.free)
+        if room > 0:
+            aged = ages_of(source, slots[:room])
+            return await self._finish(begin(source, target, aged, REMOVAL_REASON_PROMOTED))
+        swapped = await swap(self._log, self._copier, source, target, slots)
+        if swapped is None:
+            return dict.fromkeys(slots, NO_ROOM)
+        keep(swapped[0])
+        return outcomes(*swapped, unwanted=NO_ROOM)
+
+    async def _copy(
+        self,
+        source: Tier,
+        target: Tier,
+        slots: Sequence[int],
+        spared: Sequence[int],
+        *,
+        reason: int = 0,
+    ) -> _BySlot:
+        room = await self._demoter.room_in(target, len(slots), spared)
+        chosen = still_to_copy(source, target, slots)[:room]
+        if not chosen:
+            return {slot: _settled(source, target, slot) for slot in slots}
+        return await self._finish(begin(source, target, ages_of(source, chosen), reason))
+
+    async def _finish(self, leg: Leg) -> _BySlot:
+        copied = await self._copier.copy(leg)
+        leg.arrived = may_arrive(leg, copied)
+        busy = leg.source.occupancy.busy
+        leg.leaving = [
+            bool(leg.reason) and there and not busy(slot)
+            for there, slot in zip(leg.arrived, leg.slots, strict=True)
+        ]
+        settle(self._log, leg)
+        keep(leg)
+        return outcomes(leg, copied)
+
+
+def keep(leg: Leg) -> None:
+    """Hold what arrived, so that it stays until somebody had a chance to use it."""
+    leg.target.occupancy.hold_for_copy(
+        [place for place, there in zip(leg.into, leg.arrived, strict=True) if there]
+    )
+
+
+def let_go_of_copies(
+    source: Tier, target: Tier, slots: Sequence[int], results: Sequence[int]
+) -> None:
+    """Let go of what a step brought, right after it."""
+    copied = [slot for slot, result in zip(slots, results, strict=False) if result == COPIED]
+    found = target.table.index.get_many([source.table.key[slot] for slot in copied])
+    places = [place for place in found if place is not None]
+    target.occupancy.end_copies(places)
+    target.occupancy.unpin(places)
+
+
+def outcomes(
+    leg: Leg, copied: Sequence[bool], *, unwanted: CopyResult.ValueType = DELETED
+) -> _BySlot:
+    """Return what became of each block of a settled leg, by its slot in the source.
+
+    Args:
+        leg: The leg.
+        copied: Whether the bytes of each were copied whole.
+        unwanted: What is said of those that were and did not arrive.
+    """
+    state = leg.source.table.state
+    return {
+        slot: COPIED if there else unwanted if good else FAILED if state[slot] == READY else CORRUPT
+        for slot, there, good in zip(leg.slots, leg.arrived, copied, strict=True)
+    }
+
+
+def _settled(source: Tier, target: Tier, slot: int) -> CopyResult.ValueType:
+    """Return what is to be said of a block that is not copied."""
+    place = target.table.index.get(source.table.key[slot])
+    if place is not None:
+        return PRESENT if target.table.state[place] == READY else PENDING
+    return NO_ROOM if source.table.state[slot] == READY else MISS

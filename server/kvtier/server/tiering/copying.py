@@ -1,0 +1,53 @@
+"""Copies that somebody asked for, block by block."""
+
+import asyncio
+from collections.abc import Sequence
+
+from kvtier.server.tiering.carrier import Carrier, Results, let_go_of_copies
+from kvtier.server.tiering.jobs import Jobs
+from kvtier.server.tiering.promotion import Promoter
+from kvtier.server.tiers.tier import Tier
+
+
+class Copying:
+    """Runs single steps of copies, which end whether or not the caller stays.
+
+    Args:
+        carrier: Carries blocks.
+        promoter: Knows what loads bring up.
+        jobs: Runs what must not end with the call that began it.
+    """
+
+    def __init__(self, carrier: Carrier, promoter: Promoter, jobs: Jobs) -> None:
+        self._carrier = carrier
+        self._promoter = promoter
+        self._jobs = jobs
+        self._under_way: dict[tuple[Tier, bytes], asyncio.Task[Results]] = {}
+
+    def start(
+        self, source: Tier, target: Tier, slots: Sequence[int], *, move: bool
+    ) -> asyncio.Task[Results]:
+        """Begin a step; what it answers for is as `Carrier.step` says."""
+        source.occupancy.hold_for_copy(slots)
+        step = self._jobs.start(self._step(source, target, slots, move=move))
+        for slot in slots:
+            self._under_way[target, source.table.key[slot]] = step
+        return step
+
+    def awaited(self, target: Tier, key: bytes) -> asyncio.Task[object] | None:
+        """Return what brings a block to a tier now, if the node does."""
+        return self._under_way.get((target, key)) or self._promoter.under_way(target, key)
+
+    async def _step(
+        self, source: Tier, target: Tier, slots: Sequence[int], *, move: bool
+    ) -> Results:
+        keys = [source.table.key[slot] for slot in slots]
+        try:
+            results = await self._carrier.step(source, target, slots, move=move)
+            let_go_of_copies(source, target, slots, results)
+            return results
+        finally:
+            for key in keys:
+                del self._under_way[target, key]
+            source.occupancy.end_copies(slots)
+            source.occupancy.unpin(slots)
