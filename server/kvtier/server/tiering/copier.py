@@ -29,6 +29,8 @@ class Copier:
 
         A block whose bytes do not match its checksum is dropped by the source.
         """
+        if not leg.slots:
+            return []
         source, target = leg.source, leg.target
         lengths = [source.table.origin[slot].space.block_bytes for slot in leg.slots]
         arguments = (

@@ -48,10 +48,11 @@ class LruPolicy:
         self._owner: list[_Group | None] = []
         self._named: dict[str, _Group] = {}
         self._order: OrderedDict[_Group, None] = OrderedDict()
-        self._returned: list[tuple[int, _Group]] = []
+        # By stamp, and by a number: a group that came back may be as old as one that has gone.
+        self._returned: list[tuple[int, int, _Group]] = []
         self._parked: set[int] = set()
         self._joined = array("Q")
-        self._joins = 0
+        self._joins = self._queued = 0
 
     def grow(self, slots: int) -> None:
         """Note that the columns have this many slots now."""
@@ -126,7 +127,7 @@ class LruPolicy:
     def _oldest(self) -> _Group:
         returned = self._returned
         while returned:
-            stamp, group = returned[0]
+            stamp, _, group = returned[0]
             if group.stamp == stamp and group.slots and group not in self._order:
                 break
             heappop(returned)
@@ -134,7 +135,7 @@ class LruPolicy:
                 group.queued = 0
         oldest = next(iter(self._order), None)
         if returned and (oldest is None or returned[0][0] < oldest.stamp):
-            return returned[0][1]
+            return returned[0][2]
         assert oldest is not None, "more victims were asked for than there are"
         return oldest
 
@@ -166,7 +167,8 @@ class LruPolicy:
         """Let a group with candidates go at its age, when it is not in the order."""
         if group.slots and group not in self._order and group.queued != group.stamp:
             group.queued = group.stamp
-            heappush(self._returned, (group.stamp, group))
+            self._queued += 1
+            heappush(self._returned, (group.stamp, self._queued, group))
 
     def _new_group(self, name: str, stamp: int) -> _Group:
         group = self._named[name] = _Group(name, stamp)
