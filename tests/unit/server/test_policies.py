@@ -25,6 +25,8 @@ class NewestFirst:
         self.forget(slots)
         self._stamped.extend(slots)
 
+    def expect(self, request_id: str, residents: Sequence[int], keys: Sequence[bytes]) -> None: ...
+
     def enter(self, age: Age, slots: Sequence[int]) -> None:
         self._stamped[:0] = slots
 
@@ -59,7 +61,7 @@ def test_a_policy_from_outside_is_used_by_its_name(make_node: MakeNode) -> None:
 
     assert evicted == [[block_hash("c")], [hashes("d", "b")]]
     assert node.tier.policy_name == "newest-first"
-    assert policy_names() == ["lru", "newest-first"]
+    assert policy_names() == ["arc", "lru", "newest-first"]
 
 
 def test_a_policy_is_of_one_tier(make_node: MakeNode) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kvtier.server.tiers.columns import gather
 from kvtier.server.tiers.spaces import Space
 from kvtier.server.tiers.table import READY, BlockTable
 from kvtier.v1.result_pb2 import StoreOutcome
@@ -70,6 +71,12 @@ class Plan:
     found: list[int | None]
     residents: list[int]
     aliases: dict[int, int]
+
+    def fresh_keys(self) -> Sequence[bytes]:
+        """Return the keys of the blocks to write."""
+        if len(self.fresh) == len(self.keys):
+            return self.keys
+        return gather(self.fresh)(self.keys)
 
     def fresh_bytes(self) -> int:
         """Return the bytes of the blocks to write."""

@@ -134,7 +134,7 @@ class Tier:
         self._check_bytes(needed, allowed_bytes)
         missing = self._missing_room(len(plan.fresh), plan.residents)
         self.counters.mismatched += plan.outcomes.count(MISMATCH)
-        evicted = self._evict(missing, request_id, plan.residents) if missing > 0 else []
+        evicted = self._evict(missing, request_id, plan) if missing > 0 else []
         slots = self.occupancy.take(len(plan.fresh))
         self.occupancy.enter(plan, slots)
         self._stamp_offer(request_id, plan, slots)
@@ -320,12 +320,10 @@ class Tier:
             )
         return missing
 
-    def _evict(
-        self, count: int, request_id: str, residents: Sequence[int]
-    ) -> list[tuple[Space, bytes]]:
+    def _evict(self, count: int, request_id: str, plan: Plan) -> list[tuple[Space, bytes]]:
         """Make room, sparing the offer's own blocks; return what went, by space."""
-        table, policy = self.table, self.occupancy.policy
-        policy.stamp(request_id, ())
+        table, policy, residents = self.table, self.occupancy.policy, plan.residents
+        policy.expect(request_id, residents, plan.fresh_keys())
         if residents:
             self._guard(residents, 1)
         victims = [slot for _, slots in policy.victims(count) for slot in slots]
