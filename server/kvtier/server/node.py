@@ -18,6 +18,7 @@ from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.policy import Stamps
 from kvtier.server.tiers.scan import snapshot
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
+from kvtier.server.tiers.threshold import Threshold
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.event_service_pb2 import TierState
 from kvtier.v1.namespace_pb2 import Namespace
@@ -88,7 +89,7 @@ class Node:
         self.threads = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="kvtier-copy")
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:
-        log = self.log if config.events else None
+        log, threshold = self.log if config.events else None, config.store_threshold
         tier = Tier(
             config.name,
             store,
@@ -97,6 +98,7 @@ class Node:
             spaces=self.spaces,
             stamps=self.stamps,
             clock=self.clock,
+            threshold=Threshold(threshold, config.store_tracker) if threshold > 1 else None,
         )
         if config.slot_bytes:
             tier.fix_slots(config.slot_bytes)

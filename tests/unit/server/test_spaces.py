@@ -32,7 +32,7 @@ def test_a_space_is_forgotten_with_its_last_block(node: LocalNode) -> None:
 
 
 def test_a_space_that_comes_back_has_the_keys_that_it_had(node: LocalNode) -> None:
-    """What is remembered of a block by its key is found again, also once all of a scope was gone."""
+    """What is remembered by a block's key is found again, also after all of a scope was gone."""
     spaces, namespace = node.node.spaces, node.node.registry.get(node.namespace)
     first = spaces.use(namespace, 0, b"tenant")
     spaces.release(first)

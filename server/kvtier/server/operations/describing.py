@@ -93,4 +93,5 @@ def _tier(tier: Tier) -> TierMessage:
         leased_blocks=occupancy.leased,
         draining_blocks=occupancy.draining,
         counters=TierCounters(**asdict(tier.counters)),
+        store_threshold=tier.threshold.offers if tier.threshold else 1,
     )

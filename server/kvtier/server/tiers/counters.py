@@ -15,3 +15,4 @@ class Counters:
     mismatched: int = 0
     abandoned: int = 0
     refused: int = 0
+    deferred: int = 0

@@ -13,6 +13,7 @@ from kvtier.server.tiers.policies import make_policy
 from kvtier.server.tiers.policy import Columns, Stamps
 from kvtier.server.tiers.spaces import NamespaceInfo, Space, Spaces
 from kvtier.server.tiers.table import PENDING, READY, WRITTEN, BlockTable, Groups, Origin
+from kvtier.server.tiers.threshold import Threshold
 from kvtier.v1.block_pb2 import (
     REMOVAL_REASON_CORRUPT,
     REMOVAL_REASON_DELETED,
@@ -45,6 +46,7 @@ class Tier:
         name: The tier's name.
         store: Where the bytes are.
         policy_name: The replacement policy's name.
+        threshold: Defers blocks that were not offered often enough; None stores all at once.
         announcer: The tier's own events.
         slot_bytes: Bytes per slot; 0 until the first namespace fixes it.
         occupancy: The slots' states and counts.
@@ -61,10 +63,12 @@ class Tier:
         spaces: Spaces,
         stamps: Stamps,
         clock: Clock,
+        threshold: Threshold | None = None,
     ) -> None:
         self.name = name
         self.store = store
         self.policy_name = policy_name
+        self.threshold = threshold
         self.announcer = announcer
         self._spaces = spaces
         self._stamps = stamps
@@ -130,9 +134,13 @@ class Tier:
                 parent; nothing changed then.
         """
         plan = plan_offer(self.table, runs)
+        if self.threshold:
+            plan = self.threshold.judge(plan)
         needed = plan.fresh_bytes()
         self._check_bytes(needed, allowed_bytes)
         missing = self._missing_room(len(plan.fresh), plan.residents)
+        if self.threshold:
+            self.counters.deferred += self.threshold.count(plan)
         self.counters.mismatched += plan.outcomes.count(MISMATCH)
         evicted = self._evict(missing, request_id, plan) if missing > 0 else []
         slots = self.occupancy.take(len(plan.fresh))
