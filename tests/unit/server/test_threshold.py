@@ -70,6 +70,15 @@ def test_the_tracker_forgets_what_was_offered_longest_ago(make_node: MakeNode) -
     assert offer(node, "a", "b") == ["WRITE", "DEFERRED"]
 
 
+def test_an_offer_keeps_a_block_in_the_tracker(make_node: MakeNode) -> None:
+    """What is offered again is not the one that was offered longest ago."""
+    node = make_node(cpu_tier(4, store_threshold=3, store_tracker=2))
+    for block in "abac":
+        offer(node, block)
+
+    assert offer(node, "a") == ["WRITE"]
+
+
 def test_a_block_twice_in_one_offer_is_offered_once(node: LocalNode) -> None:
     """Both places have the same outcome."""
     assert offer(node, "a", "a") == ["DEFERRED"] * 2
