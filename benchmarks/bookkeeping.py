@@ -1,6 +1,6 @@
 """What a tier's bookkeeping costs, a block, over a whole life: store, load, evict.
 
-Usage: python benchmarks/bookkeeping.py [CAPACITY ...]
+Usage: python benchmarks/bookkeeping.py [POLICY] [CAPACITY ...]
 
 Each call is of 100 blocks with 32-byte hashes that nobody has seen before, so that a full tier
 evicts 100 blocks for each. A cycle takes the hashes apart, reserves, marks as written, publishes,
@@ -26,6 +26,7 @@ from kvtier.server.events.log import EventLog
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.offer import Run
+from kvtier.server.tiers.policies import policy_names
 from kvtier.server.tiers.policy import Stamps
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
 from kvtier.server.tiers.tier import Tier
@@ -66,14 +67,14 @@ class NoBytes:
 class Cycle:
     """A tier, and one call's worth of its life."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, policy: str) -> None:
         clock, log = SystemClock(), EventLog(epoch=1, max_batches=1024, max_bytes=1 << 20)
         spaces = Spaces()
         self.tier = Tier(
             "cpu0",
             NoBytes(capacity),
             capacity_bytes=capacity,
-            policy_name="lru",
+            policy_name=policy,
             announcer=Announcer(0, "cpu0", MEDIUM_CPU, log),
             spaces=spaces,
             stamps=Stamps(),
@@ -112,10 +113,10 @@ class Cycle:
         return lease
 
 
-def measure_tier(capacity: int) -> None:
+def measure_tier(capacity: int, policy: str) -> None:
     """Print what one capacity costs: µs a block, worst ms, bytes a block."""
     before = _resident()
-    cycle = Cycle(capacity)
+    cycle = Cycle(capacity, policy)
     spare_long_lived()
     rng = random.Random(capacity)
     worst = spent = 0.0
@@ -158,21 +159,23 @@ def _resident() -> int:
     return pages * resource.getpagesize()
 
 
-def _child(what: str, capacity: int) -> list[float]:
+def _child(what: str, *arguments: object) -> list[float]:
     """Run one measurement in a process of its own, so that none inherits another's memory."""
-    command = [sys.executable, __file__, what, str(capacity)]
+    command = [sys.executable, __file__, what, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
     return [float(field) for field in done.stdout.split()]
 
 
 def main() -> None:
     """Measure each capacity, and an OrderedDict between, and print a table."""
-    capacities = [int(c.replace("_", "")) for c in sys.argv[1:]] or list(CAPACITIES)
+    arguments = sys.argv[1:]
+    policy = arguments.pop(0) if arguments and arguments[0] in policy_names() else "lru"
+    capacities = [int(c.replace("_", "")) for c in arguments] or list(CAPACITIES)
     print(f"{'capacity':>10} {'µs/block':>9} {'limit':>6} {'OrderedDict':>12} {'ratio':>6} "
           f"{'worst ms':>9} {'limit':>6} {'bytes/block':>12} {'limit':>6}")  # fmt: skip
     for capacity in capacities:
         (plain,) = _child("ordered-dict", capacity)
-        micros, worst, grown = _child("tier", capacity)
+        micros, worst, grown = _child("tier", capacity, policy)
         limit = LIMITS.get(capacity, 5.0)
         print(f"{capacity:>10,} {micros:>9.2f} {limit:>6.1f} {plain:>12.2f} {micros / plain:>6.2f} "
               f"{worst:>9.1f} {WORST_MS:>6.0f} {grown:>12.0f} {BYTES:>6}")  # fmt: skip
@@ -180,8 +183,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["tier", capacity]:
-            measure_tier(int(capacity))
+        case ["tier", capacity, policy]:
+            measure_tier(int(capacity), policy)
         case ["ordered-dict", capacity]:
             measure_ordered_dict(int(capacity))
         case _:

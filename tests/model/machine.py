@@ -19,8 +19,9 @@ from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadTarget
 from kvtier.wire.errors import KvtierError
 from tests.contract.folding import Facts, Fold
 from tests.contract.folding import Key as Copy
-from tests.contract.support import words
+from tests.contract.support import cpu_tier, words
 from tests.model.plain_parts import Block, Key, PlainLease, Refused
+from tests.model.plain_threshold import PlainThreshold
 from tests.model.plain_tier import PlainTier
 from tests.model.subject import PER_OWNER, Subject, batch_of
 from tests.model.universe import (
@@ -54,6 +55,9 @@ class TierMachine(RuleBasedStateMachine):
         references: The lease of each answer, by id.
     """
 
+    policy = "lru"
+    # From which offer on a block is stored, and how many keys are remembered for it.
+    threshold = (1, 1)
     subject: Subject
     model: PlainTier
 
@@ -69,11 +73,30 @@ class TierMachine(RuleBasedStateMachine):
         """Return a new node with a tier of so many blocks."""
         raise NotImplementedError
 
+    def tier_config(self, capacity: int) -> dict[str, object]:
+        """Return the configuration of the tier."""
+        offers, tracked = self.threshold
+        return cpu_tier(
+            0,
+            capacity=capacity * SLOT_BYTES,
+            slot_bytes=SLOT_BYTES,
+            policy=self.policy,
+            store_threshold=offers,
+            store_tracker=tracked,
+        )
+
     @initialize(capacity=st.sampled_from([6, 0, 3, 5, 8, 10]), data=st.data())
     def start(self, capacity: int, data: st.DataObject) -> None:
         """Start with some blocks in the tier."""
         self.subject = self.new_subject(capacity)
-        self.model = PlainTier(capacity, SLOT_BYTES, TOKENS, PER_OWNER)
+        self.model = PlainTier(
+            capacity,
+            SLOT_BYTES,
+            TOKENS,
+            PER_OWNER,
+            policy=self.policy,
+            threshold=PlainThreshold(*self.threshold),
+        )
         for _ in range(data.draw(st.integers(0, 3), "offers at the start")):
             self.store_in_steps(data)
 

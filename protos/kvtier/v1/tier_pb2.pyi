@@ -185,6 +185,7 @@ class Tier(google.protobuf.message.Message):
     OLDEST_LEASE_FIELD_NUMBER: builtins.int
     ON_EVICT_FIELD_NUMBER: builtins.int
     WRITE_THROUGH_FIELD_NUMBER: builtins.int
+    STORE_THRESHOLD_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The tier's name on its node."""
     medium: kvtier.v1.block_pb2.Medium.ValueType
@@ -217,6 +218,8 @@ class Tier(google.protobuf.message.Message):
     """Slots that are not used again yet, because the writer whose lease ended may still write there."""
     on_evict: builtins.str
     """The tier that evicted blocks go to; empty when they are dropped."""
+    store_threshold: builtins.int
+    """From which offer on a block is stored; 1 stores every block at once."""
     @property
     def counters(self) -> Global___TierCounters:
         """What happened since the start."""
@@ -250,9 +253,10 @@ class Tier(google.protobuf.message.Message):
         oldest_lease: Global___TierLease | None = ...,
         on_evict: builtins.str = ...,
         write_through: collections.abc.Iterable[builtins.str] | None = ...,
+        store_threshold: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["counters", b"counters", "oldest_lease", b"oldest_lease"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capacity_blocks", b"capacity_blocks", "capacity_bytes", b"capacity_bytes", "counters", b"counters", "device", b"device", "draining_blocks", b"draining_blocks", "leased_blocks", b"leased_blocks", "medium", b"medium", "name", b"name", "oldest_lease", b"oldest_lease", "on_evict", b"on_evict", "pending_blocks", b"pending_blocks", "pinned_blocks", b"pinned_blocks", "policy", b"policy", "quarantined_blocks", b"quarantined_blocks", "ready_blocks", b"ready_blocks", "slot_bytes", b"slot_bytes", "state", b"state", "write_through", b"write_through"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capacity_blocks", b"capacity_blocks", "capacity_bytes", b"capacity_bytes", "counters", b"counters", "device", b"device", "draining_blocks", b"draining_blocks", "leased_blocks", b"leased_blocks", "medium", b"medium", "name", b"name", "oldest_lease", b"oldest_lease", "on_evict", b"on_evict", "pending_blocks", b"pending_blocks", "pinned_blocks", b"pinned_blocks", "policy", b"policy", "quarantined_blocks", b"quarantined_blocks", "ready_blocks", b"ready_blocks", "slot_bytes", b"slot_bytes", "state", b"state", "store_threshold", b"store_threshold", "write_through", b"write_through"]) -> None: ...
 
 Global___Tier: typing_extensions.TypeAlias = Tier
 
@@ -275,6 +279,7 @@ class TierCounters(google.protobuf.message.Message):
     DROPPED_FIELD_NUMBER: builtins.int
     WRITTEN_THROUGH_FIELD_NUMBER: builtins.int
     COPIES_FAILED_FIELD_NUMBER: builtins.int
+    DEFERRED_FIELD_NUMBER: builtins.int
     stored: builtins.int
     """Blocks that became readable."""
     removed: builtins.int
@@ -303,6 +308,8 @@ class TierCounters(google.protobuf.message.Message):
     """Of the stored blocks, copies that a faster tier wrote through."""
     copies_failed: builtins.int
     """Copies to this tier that were given up: for want of room, or because reading or writing failed."""
+    deferred: builtins.int
+    """Absent blocks in offers that were not to be written yet, because of the store threshold."""
     def __init__(
         self,
         *,
@@ -319,8 +326,9 @@ class TierCounters(google.protobuf.message.Message):
         dropped: builtins.int = ...,
         written_through: builtins.int = ...,
         copies_failed: builtins.int = ...,
+        deferred: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "copies_failed", b"copies_failed", "corrupt", b"corrupt", "demoted", b"demoted", "dropped", b"dropped", "evicted", b"evicted", "loaded", b"loaded", "mismatched", b"mismatched", "promoted", b"promoted", "refused", b"refused", "removed", b"removed", "stored", b"stored", "written_through", b"written_through"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "copies_failed", b"copies_failed", "corrupt", b"corrupt", "deferred", b"deferred", "demoted", b"demoted", "dropped", b"dropped", "evicted", b"evicted", "loaded", b"loaded", "mismatched", b"mismatched", "promoted", b"promoted", "refused", b"refused", "removed", b"removed", "stored", b"stored", "written_through", b"written_through"]) -> None: ...
 
 Global___TierCounters: typing_extensions.TypeAlias = TierCounters
 

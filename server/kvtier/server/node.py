@@ -19,6 +19,7 @@ from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.policy import Stamps
 from kvtier.server.tiers.scan import snapshot
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
+from kvtier.server.tiers.threshold import Threshold
 from kvtier.server.tiers.tier import Tier
 from kvtier.server.turns import Turns
 from kvtier.v1.event_service_pb2 import TierState
@@ -94,7 +95,7 @@ class Node:
         self.transfers = 0
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:
-        log = self.log if config.events else None
+        log, threshold = self.log if config.events else None, config.store_threshold
         tier = Tier(
             config.name,
             store,
@@ -104,6 +105,7 @@ class Node:
             spaces=self.spaces,
             stamps=self.stamps,
             clock=self.clock,
+            threshold=Threshold(threshold, config.store_tracker) if threshold > 1 else None,
         )
         if config.slot_bytes:
             tier.fix_slots(config.slot_bytes)

@@ -60,7 +60,18 @@ class TierConfig(_Settings):
         "Unset: the largest block of the first namespace that is registered.",
     )
     policy: Annotated[str, StringConstraints(min_length=1, max_length=63)] = Field(
-        default="lru", description="The replacement policy, by name."
+        default="lru",
+        description="The replacement policy, by name: lru or arc, or one that was registered.",
+    )
+    store_threshold: Annotated[Count, Field(le=1000)] = Field(
+        default=1,
+        description="From which offer on a block is stored: 1 stores every block at once, 2 those "
+        "that are offered again. An offer before that is answered DEFERRED for the block.",
+    )
+    store_tracker: Annotated[Count, Field(le=1 << 20)] = Field(
+        default=65_536,
+        description="With a store_threshold above 1: blocks whose offers are remembered. When "
+        "there are more, those offered longest ago are forgotten.",
     )
     events: bool = Field(
         default=True,

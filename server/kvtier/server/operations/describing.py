@@ -95,4 +95,5 @@ def _tier(node: Node, tier: Tier) -> TierMessage:
         on_evict=tier.below.name if tier.below else "",
         write_through=[target.name for target in node.tiering.written_through(tier)],
         counters=TierCounters(**asdict(tier.counters)),
+        store_threshold=tier.threshold.offers if tier.threshold else 1,
     )

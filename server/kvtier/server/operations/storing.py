@@ -131,10 +131,7 @@ async def _move_down(
     """Let the tier below take over blocks whose room an offer needs; return these, by space."""
 
     def shortage(in_hand: int) -> tuple[int, Sequence[int]]:
-        missing, residents = tier.shortage(runs, node.leases.room_of(owner), in_hand)
-        if missing > 0:
-            tier.occupancy.policy.stamp(request_id, ())
-        return missing, residents
+        return tier.shortage(request_id, runs, node.leases.room_of(owner), in_hand)
 
     freed = await node.tiering.demoter.make_room(tier, shortage)
     if not freed:

@@ -15,6 +15,7 @@ from kvtier.server.tiers.room import check_bytes, evictable, no_room
 from kvtier.server.tiers.spaces import NamespaceInfo, Space, Spaces
 from kvtier.server.tiers.spare import divide
 from kvtier.server.tiers.table import PENDING, READY, WRITTEN, BlockTable, Groups, Origin
+from kvtier.server.tiers.threshold import Threshold
 from kvtier.v1.block_pb2 import (
     REMOVAL_REASON_CORRUPT,
     REMOVAL_REASON_DELETED,
@@ -46,6 +47,7 @@ class Tier:
         name: The tier's name.
         store: Where the bytes are.
         policy_name: The replacement policy's name.
+        threshold: Defers blocks that were not offered often enough; None stores all at once.
         announcer: The tier's own events.
         capacity_bytes: Bytes for blocks; the store has a few spare slots beyond them where blocks
             change places with those of another tier.
@@ -66,12 +68,14 @@ class Tier:
         spaces: Spaces,
         stamps: Stamps,
         clock: Clock,
+        threshold: Threshold | None = None,
     ) -> None:
         self.name = name
         self.store = store
         self.capacity_bytes = capacity_bytes
         self.below: Tier | None = None
         self.policy_name = policy_name
+        self.threshold = threshold
         self.announcer = announcer
         self._spaces = spaces
         self._stamps = stamps
@@ -122,11 +126,12 @@ class Tier:
     # Storing
 
     def shortage(
-        self, runs: Sequence[Run], allowed_bytes: int, in_hand: int
+        self, request_id: str, runs: Sequence[Run], allowed_bytes: int, in_hand: int
     ) -> tuple[int, list[int]]:
         """Return how many blocks must go for an offer, and the slots of its own blocks.
 
         Args:
+            request_id: The request that stores, for recency.
             runs: What is offered.
             allowed_bytes: Most bytes that the caller may reserve.
             in_hand: Slots that were freed for it and are held.
@@ -134,9 +139,12 @@ class Tier:
         Raises:
             KvtierError: As `reserve` does.
         """
-        plan = plan_offer(self.table, runs)
+        plan = self._plan(runs)
         check_bytes(plan.fresh_bytes(), allowed_bytes)
-        return self._missing_room(len(plan.fresh), plan.residents, in_hand), plan.residents
+        missing = self._missing_room(len(plan.fresh), plan.residents, in_hand)
+        if missing > 0:
+            self.occupancy.policy.expect(request_id, plan.residents, plan.fresh_keys())
+        return missing, plan.residents
 
     def reserve(
         self, request_id: str, runs: Sequence[Run], allowed_bytes: int = _ANY
@@ -155,14 +163,16 @@ class Tier:
                 than the caller may reserve; INVALID_ARGUMENT when a run leaves a gap after its
                 parent; nothing changed then.
         """
-        plan = plan_offer(self.table, runs)
+        plan = self._plan(runs)
         needed = plan.fresh_bytes()
         check_bytes(needed, allowed_bytes)
         missing = self._missing_room(len(plan.fresh), plan.residents)
+        if self.threshold:
+            self.counters.deferred += self.threshold.count(plan)
         self.counters.mismatched += plan.outcomes.count(MISMATCH)
         evicted: list[tuple[Space, bytes]] = []
         if missing > 0:
-            self.occupancy.policy.stamp(request_id, ())
+            self.occupancy.policy.expect(request_id, plan.residents, plan.fresh_keys())
             evicted = self.evict(missing, plan.residents)
         slots = self.occupancy.take(len(plan.fresh))
         self.occupancy.enter(plan, slots)
@@ -335,6 +345,10 @@ class Tier:
     def _hold_once(self, slots: Sequence[int]) -> None:
         self.counters.loaded += len(slots)
         self.occupancy.hold(slots)
+
+    def _plan(self, runs: Sequence[Run]) -> Plan:
+        plan = plan_offer(self.table, runs)
+        return self.threshold.judge(plan) if self.threshold else plan
 
     def _missing_room(self, needed: int, residents: Sequence[int], in_hand: int = 0) -> int:
         may_go = evictable(self.occupancy, residents)
