@@ -132,9 +132,8 @@ class PathNode:
 
         def recorded(parts: Sequence[Part]) -> int:
             nonlocal described
-            news = node.namespaces()[described:]
+            described, news = node.namespaces(described, node.log.head)
             life.describe(Namespace.FromString(description) for _, description in news)
-            described += len(news)
             basic, full = (_batch(life.head + 1, parts, view) for view in ("basic", "full"))
             life.append(basic, full)
             return append(parts)

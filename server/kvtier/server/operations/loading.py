@@ -50,7 +50,7 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
     for other in node.tiers:
         if other is not tier:
             other.stamp(request_id, keys)
-    slots, aliases = _by_place(found)
+    slots, aliases = by_place(found)
     lease = Lease(
         read_lease_id(request.lease_id),
         owner,
@@ -69,7 +69,7 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
     return lease
 
 
-def _by_place(found: Sequence[int | None]) -> tuple[dict[int, int], dict[int, int]]:
+def by_place(found: Sequence[int | None]) -> tuple[dict[int, int], dict[int, int]]:
     """Return each slot by its first place, and that first place by each further one."""
     first: dict[int, int] = {}
     aliases: dict[int, int] = {}

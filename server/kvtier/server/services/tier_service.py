@@ -7,6 +7,7 @@ from kvtier.server.operations import (
     listing,
     loading,
     looking,
+    pinning,
     removing,
     storing,
 )
@@ -16,6 +17,15 @@ from kvtier.v1.listing_pb2 import (
     DescribeBlockResponse,
     ListBlocksRequest,
     ListBlocksResponse,
+)
+from kvtier.v1.pinning_pb2 import PinBlocksRequest, UnpinBlocksRequest, UnpinBlocksResponse
+from kvtier.v1.removal_pb2 import (
+    ClearTierRequest,
+    ClearTierResponse,
+    DeleteBlocksRequest,
+    DeleteBlocksResponse,
+    DeleteNamespaceRequest,
+    DeleteNamespaceResponse,
 )
 
 
@@ -46,6 +56,10 @@ class TierService:
     def list_namespaces(self, _request: pb.ListNamespacesRequest) -> pb.ListNamespacesResponse:
         """Describe the namespaces."""
         return describing.list_namespaces(self._node)
+
+    def delete_namespace(self, request: DeleteNamespaceRequest) -> DeleteNamespaceResponse:
+        """Remove a namespace's blocks, and forget it."""
+        return removing.delete_namespace(self._node, request)
 
     def lookup_blocks(self, request: pb.LookupBlocksRequest) -> pb.LookupBlocksResponse:
         """Tell how long a prefix of each chain is readable."""
@@ -79,11 +93,19 @@ class TierService:
         """Stamp blocks as used."""
         return looking.touch_blocks(self._node, request)
 
-    def delete_blocks(self, request: pb.DeleteBlocksRequest) -> pb.DeleteBlocksResponse:
+    def pin_blocks(self, request: PinBlocksRequest) -> bytes:
+        """Keep readable blocks for long."""
+        return pinning.pin_blocks(self._node, request)
+
+    def unpin_blocks(self, request: UnpinBlocksRequest) -> UnpinBlocksResponse:
+        """End pins."""
+        return pinning.unpin_blocks(self._node, request)
+
+    def delete_blocks(self, request: DeleteBlocksRequest) -> DeleteBlocksResponse:
         """Remove blocks."""
         return removing.delete_blocks(self._node, request)
 
-    def clear_tier(self, request: pb.ClearTierRequest) -> pb.ClearTierResponse:
+    def clear_tier(self, request: ClearTierRequest) -> ClearTierResponse:
         """Remove every block of a tier."""
         return removing.clear_tier(self._node, request)
 

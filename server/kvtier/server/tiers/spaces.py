@@ -100,7 +100,8 @@ class Spaces:
     """The spaces that a node knows: those in use."""
 
     def __init__(self) -> None:
-        self._spaces: dict[tuple[bytes, int, bytes], Space] = {}
+        # By registration, not by fingerprint: slots of one that was deleted may outlive it.
+        self._spaces: dict[tuple[NamespaceInfo, int, bytes], Space] = {}
         self._prefixes = count(1)
 
     def __len__(self) -> int:
@@ -108,12 +109,12 @@ class Spaces:
 
     def find(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
         """Return the space; one that no tier has a block of gives keys that nobody has."""
-        known = self._spaces.get((namespace.fingerprint, group, scope))
+        known = self._spaces.get((namespace, group, scope))
         return known or Space(namespace, group, scope, _NOWHERE)
 
     def use(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
         """Return the space, made known if it was not, and in use until it is released."""
-        key = (namespace.fingerprint, group, scope)
+        key = (namespace, group, scope)
         space = self._spaces.get(key)
         if space is None:
             prefix = next(self._prefixes).to_bytes(PREFIX_BYTES, "big")
@@ -125,4 +126,4 @@ class Spaces:
         """End uses of a space, and forget it with the last."""
         space.uses -= uses
         if not space.uses:
-            del self._spaces[space.namespace.fingerprint, space.group, space.scope]
+            del self._spaces[space.namespace, space.group, space.scope]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from kvtier.server.clock import Clock
 from kvtier.server.stores.base import BlockStore
+from kvtier.server.tiers.allowance import check_allowance
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.columns import gather
 from kvtier.server.tiers.counters import Counters
@@ -29,7 +30,6 @@ from kvtier.v1.result_pb2 import (
     LookupResult,
 )
 from kvtier.wire.errors import Reason, exhausted, failed_precondition
-from kvtier.wire.sizes import format_size
 
 _RETRY_WHEN_FULL = 0.1
 _ANY = 1 << 63
@@ -131,7 +131,7 @@ class Tier:
         """
         plan = plan_offer(self.table, runs)
         needed = plan.fresh_bytes()
-        self._check_bytes(needed, allowed_bytes)
+        check_allowance(needed, allowed_bytes, "leased")
         missing = self._missing_room(len(plan.fresh), plan.residents)
         self.counters.mismatched += plan.outcomes.count(MISMATCH)
         evicted = self._evict(missing, request_id, plan.residents) if missing > 0 else []
@@ -189,12 +189,21 @@ class Tier:
         found = self.table.index.get_many(keys)
         results, readable = self._examine(found)
         slots = _each_once(readable)
-        pinned = 0
-        for origin, mine in self.table.by_origin(slots) if slots else ():
-            pinned += origin.space.block_bytes * len(mine)
-        self._check_bytes(pinned, allowed_bytes)
+        pinned = self._bytes_of(slots)
+        check_allowance(pinned, allowed_bytes, "leased")
         self._hold_once(slots)
         self.occupancy.policy.stamp(request_id, slots if readable is found else _each_once(found))
+        return results, readable, pinned
+
+    def keep(
+        self, keys: Sequence[bytes], allowed_bytes: int
+    ) -> tuple[list[LookupResult.ValueType], list[int | None], int]:
+        """Look up, and pin for long what is readable; the rest is as for `load`."""
+        results, readable = self._examine(self.table.index.get_many(keys))
+        slots = _each_once(readable)
+        pinned = self._bytes_of(slots)
+        check_allowance(pinned, allowed_bytes, "pinned")
+        self.occupancy.pin(slots)
         return results, readable, pinned
 
     # Removing
@@ -232,8 +241,8 @@ class Tier:
         busy = sum(1 for slot in self._ready_slots(namespace) if leases[slot])
         if busy:
             raise failed_precondition(
-                f"{busy} blocks of tier {self.name} are under load leases: wait, release them, or "
-                "clear with force",
+                f"{busy} blocks of tier {self.name} are under load leases or pins: wait, end them, "
+                "or use force",
                 Reason.BLOCKS_LEASED,
                 {"leased_blocks": str(busy)},
             )
@@ -281,15 +290,9 @@ class Tier:
         self.counters.loaded += len(slots)
         self.occupancy.hold(slots)
 
-    def _check_bytes(self, needed: int, allowed: int) -> None:
-        if needed > allowed:
-            raise exhausted(
-                f"the lease would hold {format_size(needed)}, and this owner's leases may hold "
-                f"{format_size(max(0, allowed))} more: complete or release some, or raise "
-                "limits.leased_bytes_per_owner",
-                Reason.LEASE_LIMIT,
-                retry_after=_RETRY_WHEN_FULL,
-            )
+    def _bytes_of(self, slots: Sequence[int]) -> int:
+        groups = self.table.by_origin(slots) if slots else ()
+        return sum(origin.space.block_bytes * len(mine) for origin, mine in groups)
 
     def _missing_room(self, needed: int, residents: Sequence[int]) -> int:
         table, occupancy = self.table, self.occupancy
@@ -309,11 +312,13 @@ class Tier:
             raise exhausted(
                 f"tier {self.name} has no room for {needed} blocks: of its {table.capacity} slots "
                 f"{table.free} are free and {evictable} may be evicted; {occupancy.leased} are "
-                f"leased, {occupancy.pending} being written, {occupancy.draining} draining",
+                f"leased or pinned, {occupancy.pending} being written, "
+                f"{occupancy.draining} draining",
                 Reason.TIER_FULL,
                 retry_after=_RETRY_WHEN_FULL,
                 metadata={
                     "leased_blocks": str(occupancy.leased),
+                    "pinned_blocks": str(len(occupancy.pins)),
                     "pending_blocks": str(occupancy.pending),
                     "draining_blocks": str(occupancy.draining),
                 },
