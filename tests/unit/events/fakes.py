@@ -24,6 +24,7 @@ READY, SILENT = TierState.TIER_STATE_READY, TierState.TIER_STATE_SILENT
 GPU, CPU = Medium.MEDIUM_GPU, Medium.MEDIUM_CPU
 HASH_BYTES = 8
 EPOCH = 0xABCDEF
+MAX_DELETED = 8
 
 
 def space_of(number: int) -> bytes:
@@ -92,7 +93,7 @@ class FakeNode:
         self.tiers = [FakeTier(t) for t in tiers or (TierInfo(0, "cpu0", CPU, READY),)]
         self.slices = 0
         self._slice_slots = slice_slots
-        self._descriptions = Descriptions(self.log, 8)
+        self._descriptions = Descriptions(self.log, MAX_DELETED)
         for number in namespaces:
             self.register(number)
 
@@ -101,9 +102,10 @@ class FakeNode:
         self._descriptions.add(space_of(number), description.SerializeToString())
 
     def forget(self, number: int) -> None:
-        """Clear a namespace out of every tier, and delete it."""
+        """Delete a namespace, out of every tier that has blocks of it."""
         for tier in self.tiers:
-            self.clear(space_of(number), tier.info.index)
+            if any(held.namespace == space_of(number) for held in tier.where):
+                self.clear(space_of(number), tier.info.index)
         self._descriptions.retire(space_of(number))
 
     def contents(self) -> set[tuple[str, Block]]:
