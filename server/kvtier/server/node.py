@@ -51,6 +51,7 @@ class Node:
         registry: The registered namespaces.
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
+        large_lookups: Held by the lookup of many blocks that is under way.
         transfers: Transfers under way; kept by the transfer service.
         threads: Where bytes are copied.
     """
@@ -91,6 +92,7 @@ class Node:
         self.closing = False
         self.followers = 0
         self.transfers = 0
+        self.large_lookups = asyncio.Lock()
         self.threads = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="kvtier-copy")
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:

@@ -13,7 +13,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from inspect import iscoroutinefunction
+from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -112,13 +112,11 @@ def _parser(method: MethodDescriptor) -> Parse:
 
 
 def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
-    waits = iscoroutinefunction(act)
-
     async def call(context: Context) -> bytes:
         request = parse(await _only(context))
         before()
         response = act(request)
-        return encode(await response if waits else response)
+        return encode(await response if isawaitable(response) else response)
 
     return partial(_answer, call)
 

@@ -1,5 +1,7 @@
 """TierService: one short method for each call; what it does is in `kvtier.server.operations`."""
 
+from collections.abc import Awaitable
+
 from kvtier.server.node import Node
 from kvtier.server.operations import (
     describing,
@@ -61,7 +63,9 @@ class TierService:
         """Remove a namespace's blocks, and forget it."""
         return removing.delete_namespace(self._node, request)
 
-    def lookup_blocks(self, request: pb.LookupBlocksRequest) -> pb.LookupBlocksResponse:
+    def lookup_blocks(
+        self, request: pb.LookupBlocksRequest
+    ) -> pb.LookupBlocksResponse | Awaitable[pb.LookupBlocksResponse]:
         """Tell how long a prefix of each chain is readable."""
         return looking.lookup_blocks(self._node, request)
 
