@@ -1,7 +1,8 @@
 """A client that stores, looks up and loads blocks of its own, one after the other.
 
-Run as a program with an endpoint, it goes on until its standard input ends, and then prints the
-seconds that each round took. It fails when it is refused, or a block is not what it was.
+Run as a program with an endpoint, it says when it is at work, goes on until its standard input
+ends, and then prints the seconds that each round took. It fails when it is refused, or a block is
+not what it was.
 """
 
 import asyncio
@@ -27,6 +28,9 @@ async def _main(endpoint: str) -> None:
     took: list[float] = []
     async with NodeClient(endpoint, timeout=20) as client:
         fingerprint = await client.register_namespace(namespace())
+        await _round(client, fingerprint, "the first")
+        sys.stdout.write("at work\n")
+        sys.stdout.flush()
         over = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
         while not over.done():
             start = time.perf_counter()
