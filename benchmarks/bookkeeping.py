@@ -20,6 +20,7 @@ import time
 from collections import OrderedDict
 from pathlib import Path
 
+from kvtier.server.accounts import Accounts
 from kvtier.server.clock import SystemClock
 from kvtier.server.collector import spare_long_lived
 from kvtier.server.events.log import EventLog
@@ -81,7 +82,8 @@ class Cycle:
             clock=clock,
         )
         self.tier.fix_slots(1)
-        self.leases = Leases(clock, 1, per_owner=10, bytes_per_owner=1 << 40)
+        accounts = Accounts(per_owner=10, leased_bytes=1 << 40, pinned_bytes=1)
+        self.leases = Leases(clock, 1, accounts)
         description = Namespace(
             name="bench", hash_width=WIDTH, tokens_per_block=16, block_bytes=[1]
         )

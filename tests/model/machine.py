@@ -13,6 +13,12 @@ from kvtier.client.chunks import Assembly, Chunk
 from kvtier.v1 import block_pb2
 from kvtier.v1 import tier_service_pb2 as pb
 from kvtier.v1.listing_pb2 import ListBlocksRequest, ListBlocksResponse
+from kvtier.v1.removal_pb2 import (
+    ClearTierRequest,
+    ClearTierResponse,
+    DeleteBlocksRequest,
+    DeleteBlocksResponse,
+)
 from kvtier.v1.result_pb2 import DeleteResult, LeaseResult, LookupResult, ReadResult
 from kvtier.v1.tier_pb2 import Block as ListedBlock
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadTarget
@@ -204,12 +210,12 @@ class TierMachine(RuleBasedStateMachine):
     def delete(self, data: st.DataObject) -> None:
         """Delete blocks."""
         keys, force = self.some_blocks(data), data.draw(st.booleans(), "force")
-        request = pb.DeleteBlocksRequest(
+        request = DeleteBlocksRequest(
             namespace=keys[0].namespace, blocks=sets_of(keys), force=force
         )
 
         def real() -> list[str]:
-            answer = self.subject.call("delete_blocks", request, pb.DeleteBlocksResponse)
+            answer = self.subject.call("delete_blocks", request, DeleteBlocksResponse)
             return words(DeleteResult, answer.tiers[0].results)
 
         self.agree(lambda: self.model.delete(keys, force=force), real)
@@ -218,10 +224,10 @@ class TierMachine(RuleBasedStateMachine):
         """Clear the tier, or one namespace of it."""
         namespace = data.draw(st.sampled_from([b"", *FINGERPRINTS]), "namespace")
         force = data.draw(st.booleans(), "force")
-        request = pb.ClearTierRequest(tier=TIER, namespace=namespace, force=force)
+        request = ClearTierRequest(tier=TIER, namespace=namespace, force=force)
 
         def real() -> tuple[int, int]:
-            answer = self.subject.call("clear_tier", request, pb.ClearTierResponse)
+            answer = self.subject.call("clear_tier", request, ClearTierResponse)
             return answer.removed_blocks, answer.ended_leases
 
         self.agree(lambda: self.model.clear(namespace, force=force), real)

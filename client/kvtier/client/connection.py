@@ -14,6 +14,7 @@ from kvtier.client.channel import check_endpoint
 from kvtier.client.errors import KvtierError, NotFoundError, Reason, client_closed, from_rpc, typed
 from kvtier.client.link import Link
 from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.v1.removal_pb2 import DeleteNamespaceRequest, DeleteNamespaceResponse
 from kvtier.v1.tier_service_pb2 import (
     ListNamespacesRequest,
     RegisterNamespaceRequest,
@@ -178,6 +179,26 @@ class Connection:
         kept.CopyFrom(description)
         self._registered[answer.fingerprint] = kept
         return answer.fingerprint
+
+    async def delete_namespace(self, namespace: bytes, *, force: bool) -> DeleteNamespaceResponse:
+        """Delete a namespace, and forget it unless the node keeps it.
+
+        Args:
+            namespace: The fingerprint, 32 bytes.
+            force: Remove leased and pinned blocks too.
+        """
+        request = build(DeleteNamespaceRequest, namespace=namespace, force=force)
+        try:
+            answer = await self.call(self.tiers.DeleteNamespace, request)
+        except NotFoundError:
+            self._forget(request.namespace)
+            raise
+        self._forget(request.namespace)
+        return answer
+
+    def _forget(self, namespace: bytes) -> None:
+        self._registered.pop(namespace, None)
+        self._listed.pop(namespace, None)
 
     async def describe(self, namespace: bytes) -> Namespace:
         """Return a namespace's description, asking the node once.

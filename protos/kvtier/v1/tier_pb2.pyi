@@ -77,7 +77,7 @@ class Node(google.protobuf.message.Message):
     followers: builtins.int
     """Followers connected now."""
     leases: builtins.int
-    """Open leases."""
+    """Open leases, pins too."""
     @property
     def start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When the process started."""
@@ -123,6 +123,8 @@ class Limits(google.protobuf.message.Message):
     NAMESPACES_FIELD_NUMBER: builtins.int
     LEASED_BYTES_PER_OWNER_FIELD_NUMBER: builtins.int
     OFFERED_BLOCKS_FIELD_NUMBER: builtins.int
+    PIN_TTL_FIELD_NUMBER: builtins.int
+    PINNED_BYTES_PER_OWNER_FIELD_NUMBER: builtins.int
     message_bytes: builtins.int
     """Bytes of one request message."""
     hashes: builtins.int
@@ -130,18 +132,24 @@ class Limits(google.protobuf.message.Message):
     block_bytes: builtins.int
     """Bytes of one block."""
     leases_per_owner: builtins.int
-    """Open leases of one owner."""
+    """Open leases of one owner, and beside them as many pins."""
     followers: builtins.int
     """Followers at one time."""
     namespaces: builtins.int
     """Registered namespaces."""
     leased_bytes_per_owner: builtins.int
-    """Bytes of blocks under one owner's open leases."""
+    """Bytes of blocks under one owner's open leases other than pins."""
     offered_blocks: builtins.int
     """Blocks of one offer, over all its runs."""
+    pinned_bytes_per_owner: builtins.int
+    """Bytes of blocks under one owner's pins, beside its leases."""
     @property
     def lease_ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Longest time to live of a lease."""
+
+    @property
+    def pin_ttl(self) -> google.protobuf.duration_pb2.Duration:
+        """Longest time to live of a pin."""
 
     def __init__(
         self,
@@ -155,9 +163,11 @@ class Limits(google.protobuf.message.Message):
         namespaces: builtins.int = ...,
         leased_bytes_per_owner: builtins.int = ...,
         offered_blocks: builtins.int = ...,
+        pin_ttl: google.protobuf.duration_pb2.Duration | None = ...,
+        pinned_bytes_per_owner: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["lease_ttl", b"lease_ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["block_bytes", b"block_bytes", "followers", b"followers", "hashes", b"hashes", "lease_ttl", b"lease_ttl", "leased_bytes_per_owner", b"leased_bytes_per_owner", "leases_per_owner", b"leases_per_owner", "message_bytes", b"message_bytes", "namespaces", b"namespaces", "offered_blocks", b"offered_blocks"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["lease_ttl", b"lease_ttl", "pin_ttl", b"pin_ttl"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["block_bytes", b"block_bytes", "followers", b"followers", "hashes", b"hashes", "lease_ttl", b"lease_ttl", "leased_bytes_per_owner", b"leased_bytes_per_owner", "leases_per_owner", b"leases_per_owner", "message_bytes", b"message_bytes", "namespaces", b"namespaces", "offered_blocks", b"offered_blocks", "pin_ttl", b"pin_ttl", "pinned_bytes_per_owner", b"pinned_bytes_per_owner"]) -> None: ...
 
 Global___Limits: typing_extensions.TypeAlias = Limits
 
@@ -209,7 +219,7 @@ class Tier(google.protobuf.message.Message):
     pending_blocks: builtins.int
     """Slots that are being written."""
     leased_blocks: builtins.int
-    """Readable blocks under at least one load lease."""
+    """Readable blocks under at least one load lease or pin."""
     draining_blocks: builtins.int
     """Slots of blocks that are gone but still leased, or still being copied."""
     pinned_blocks: builtins.int
@@ -226,7 +236,9 @@ class Tier(google.protobuf.message.Message):
 
     @property
     def oldest_lease(self) -> Global___TierLease:
-        """The oldest open lease that holds blocks of this tier; unset when there is none."""
+        """The oldest open lease, other than a pin, that was taken on blocks of this tier; unset when there
+        is none.
+        """
 
     @property
     def write_through(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:

@@ -88,7 +88,7 @@ class TierServer:
         _log.info("serving", node_id=self.node.node_id, listen=self.address)
 
     async def drain_and_stop(self) -> None:
-        """Refuse new work, let leases and transfers end, send the last events, and stop."""
+        """Refuse new work, let it end where it is under way, send the last events, and stop."""
         await self._set_health(NOT_SERVING)
         self.node.closing = True
         _log.info("draining", leases=len(self.node.leases), transfers=self.node.transfers)
@@ -133,12 +133,12 @@ class TierServer:
                 _log.exception("leases could not be expired; trying again")
 
     async def _wait_for_work(self) -> None:
-        node, limit = self.node, self._config.drain_timeout
+        node, leases, limit = self.node, self.node.leases, self._config.drain_timeout
         if not await self._until(lambda: not node.busy, limit):
             _log.warning(
                 "leases or transfers did not end in time",
                 drain_timeout=limit,
-                leases=len(node.leases),
+                leases=len(leases) - leases.accounts.pins,
                 transfers=node.transfers,
                 copies=len(node.tiering.jobs),
             )

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
+from kvtier.server.accounts import Accounts
 from kvtier.server.clock import Clock
 from kvtier.server.config import NodeConfig, TierConfig
+from kvtier.server.descriptions import Descriptions
 from kvtier.server.events.log import EventLog
 from kvtier.server.events.parts import Part
-from kvtier.server.events.source import TierInfo
+from kvtier.server.events.source import News, TierInfo
 from kvtier.server.leases import Leases
 from kvtier.server.namespaces import Namespaces
 from kvtier.server.stores.base import BlockStore
@@ -54,6 +56,7 @@ class Node:
         registry: The registered namespaces.
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
+        large_lookups: Held by the lookup of many blocks that is under way.
         transfers: Transfers under way; kept by the transfer service.
         threads: Where bytes are copied.
     """
@@ -75,11 +78,15 @@ class Node:
         self.spaces = Spaces()
         self.stamps = Stamps()
         self.registry = Namespaces(config.limits.namespaces, config.limits.block_bytes)
+        self._descriptions = Descriptions(self.log, config.limits.namespaces)
         self.leases = Leases(
             clock,
             rng.randrange(1, 1 << 63),
-            per_owner=config.limits.leases_per_owner,
-            bytes_per_owner=config.limits.leased_bytes_per_owner,
+            Accounts(
+                per_owner=config.limits.leases_per_owner,
+                leased_bytes=config.limits.leased_bytes_per_owner,
+                pinned_bytes=config.limits.pinned_bytes_per_owner,
+            ),
         )
         self.tiers = [
             self._tier(place, tier, store)
@@ -93,6 +100,7 @@ class Node:
         self.closing = False
         self.followers = 0
         self.transfers = 0
+        self.large_lookups = asyncio.Lock()
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:
         log, threshold = self.log if config.events else None, config.store_threshold
@@ -130,6 +138,7 @@ class Node:
     def register(self, description: Namespace) -> NamespaceInfo:
         """Register a namespace; the first one fixes the slots of tiers that left them open."""
         info = self.registry.register(description)
+        self._descriptions.add(info.fingerprint, info.description.SerializeToString())
         largest = max(info.block_bytes)
         for tier in self.tiers:
             if not tier.slot_bytes and not 0 < tier.capacity_bytes < largest:
@@ -139,8 +148,17 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        """Whether leases are open, or bytes are being moved."""
-        return bool(self.leases or self.transfers or self.tiering.jobs)
+        """Whether leases are open, or bytes are being moved.
+
+        A pin may last for days, and nobody is at work under it.
+        """
+        at_work = len(self.leases) > self.leases.accounts.pins
+        return bool(at_work or self.transfers or self.tiering.jobs)
+
+    def forget(self, namespace: NamespaceInfo) -> None:
+        """Forget a namespace of which no tier has a readable block; slots stay as they are."""
+        self.registry.forget(namespace)
+        self._descriptions.retire(namespace.fingerprint)
 
     def expire_leases(self) -> None:
         """End the leases whose time has come."""
@@ -176,9 +194,9 @@ class Node:
             for place, tier in enumerate(self.tiers)
         ]
 
-    def namespaces(self) -> Sequence[tuple[bytes, bytes]]:
-        """Return fingerprint and encoded description of each namespace, in order."""
-        return self.registry.encoded()
+    def namespaces(self, number: int, position: int) -> News:
+        """Return the namespaces that a follower must be told of, as `EventSource` says."""
+        return self._descriptions.after(number, position)
 
     def snapshot(self, tier: int) -> Iterator[list[Part]]:
         """Walk one tier's live table, a slice at a time."""

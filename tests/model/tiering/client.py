@@ -15,12 +15,11 @@ from kvtier.server.operations.removing import clear_tier, delete_blocks
 from kvtier.server.operations.storing import complete_store, prepare_store
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, CopyBlocksResponse
+from kvtier.v1.removal_pb2 import ClearTierRequest, DeleteBlocksRequest
 from kvtier.v1.result_pb2 import LOOKUP_RESULT_HIT
 from kvtier.v1.tier_service_pb2 import (
-    ClearTierRequest,
     CompleteLoadRequest,
     CompleteStoreRequest,
-    DeleteBlocksRequest,
     PrepareLoadRequest,
     PrepareLoadResponse,
     PrepareStoreRequest,

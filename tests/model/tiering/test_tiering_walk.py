@@ -47,7 +47,7 @@ async def test_nothing_is_lost_doubled_or_mixed_up(
             auditor.follow()
         await asyncio.gather(*running)
         await asyncio.wait_for(_quiet(local), 20)
-        for lease in local.node.leases.of_owner("walker"):
+        for lease in local.node.leases.accounts.of_owner("walker"):
             local.clock.advance(400)
             assert lease.expires <= local.clock.monotonic()
             local.node.expire_leases()

@@ -25,6 +25,7 @@ from kvtier.v1.tier_service_pb2 import (
     CompleteStoreRequest,
     CompleteStoreResponse,
     LookupBlocksRequest,
+    LookupBlocksResponse,
     PrepareStoreRequest,
     PrepareStoreResponse,
 )
@@ -153,7 +154,9 @@ class LocalNode:
         """Say of each block what the node says of it, such as HIT."""
         chain = blocks_of(*blocks, group=group, scope=scope)
         request = LookupBlocksRequest(namespace=self.namespace, chains=[chain], include_blocks=True)
-        return words(LookupResult, self.tiers.lookup_blocks(request).chains[0].results)
+        answer = self.tiers.lookup_blocks(request)
+        assert isinstance(answer, LookupBlocksResponse), "a short lookup is answered at once"
+        return words(LookupResult, answer.chains[0].results)
 
     def blocks(self, *blocks: object) -> list[BlockSet]:
         """Return blocks by name, for a request."""

@@ -28,6 +28,7 @@ from kvtier.server.config.values import (
 from kvtier.wire.sizes import format_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+DAY, YEAR = 86_400.0, 365 * 86_400.0
 MAX_TIERS = 16
 _MOST_SPARE_BYTES = 16 * MIB
 
@@ -156,9 +157,20 @@ class LimitsConfig(_Settings):
     lease_ttl_max: Annotated[Seconds, Field(ge=1, le=300)] = Field(
         default=300.0, description="Longest time to live of a lease, in seconds."
     )
-    leases_per_owner: Count = Field(default=4096, description="Open leases of one owner.")
+    leases_per_owner: Count = Field(
+        default=4096, description="Open leases of one owner, and beside them as many pins."
+    )
     leased_bytes_per_owner: Annotated[Size, Field(ge=1, le=1 << 60)] = Field(
-        default=64 * GIB, description="Bytes of blocks under one owner's open leases."
+        default=64 * GIB, description="Bytes of blocks under one owner's leases, without pins."
+    )
+    pin_ttl: Annotated[Seconds, Field(ge=1, le=YEAR)] = Field(
+        default=DAY, description="Time to live of a pin that states none, in seconds."
+    )
+    pin_ttl_max: Annotated[Seconds, Field(ge=1, le=YEAR)] = Field(
+        default=7 * DAY, description="Longest time to live of a pin, in seconds."
+    )
+    pinned_bytes_per_owner: Annotated[Size, Field(ge=1, le=1 << 60)] = Field(
+        default=16 * GIB, description="Bytes of blocks under one owner's pins."
     )
     followers: Count = Field(default=256, description="Followers of events at one time.")
     namespaces: Annotated[Count, Field(le=4096)] = Field(

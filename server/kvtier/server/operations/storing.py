@@ -134,12 +134,12 @@ async def _move_down(
         return tier.shortage(request_id, runs, node.leases.room_of(owner), in_hand)
 
     freed = await node.tiering.demoter.make_room(tier, shortage)
-    if not freed:
-        return []
-    moved = [(origin.space, packed) for origin, packed in tier.packed(tier.table.by_origin(freed))]
+    groups = tier.table.by_origin(freed) if freed else []
+    moved = [(origin.space, packed) for origin, packed in tier.packed(groups)]
     tier.occupancy.unpin(freed)
-    # Somebody may have waited longer than the node took offers.
+    # The wait may have outlasted these.
     node.refuse_when_closing()
+    node.registry.check_known(runs[0].space.namespace)
     return moved
 
 

@@ -13,7 +13,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -118,8 +118,8 @@ def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) ->
     async def call(context: Context) -> bytes:
         request = parse(await _only(context))
         before()
-        response = await act(request, context.time_remaining()) if waits else act(request)
-        return encode(response)
+        response = act(request, context.time_remaining()) if waits else act(request)
+        return encode(await response if isawaitable(response) else response)
 
     return partial(_answer, call)
 

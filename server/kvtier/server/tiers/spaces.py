@@ -106,8 +106,9 @@ class Spaces:
     """
 
     def __init__(self) -> None:
-        self._spaces: dict[tuple[bytes, int, bytes], Space] = {}
-        self._kept: OrderedDict[tuple[bytes, int, bytes], bytes] = OrderedDict()
+        # By registration, not by fingerprint: slots of one that was deleted may outlive it.
+        self._spaces: dict[tuple[NamespaceInfo, int, bytes], Space] = {}
+        self._kept: OrderedDict[tuple[NamespaceInfo, int, bytes], bytes] = OrderedDict()
         self._prefixes = count(1)
 
     def __len__(self) -> int:
@@ -115,12 +116,12 @@ class Spaces:
 
     def find(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
         """Return the space; one that no tier has a block of gives keys that nobody has."""
-        known = self._spaces.get((namespace.fingerprint, group, scope))
+        known = self._spaces.get((namespace, group, scope))
         return known or Space(namespace, group, scope, _NOWHERE)
 
     def use(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
         """Return the space, made known if it was not, and in use until it is released."""
-        key = (namespace.fingerprint, group, scope)
+        key = (namespace, group, scope)
         space = self._spaces.get(key)
         if space is None:
             prefix = self._kept.pop(key, None) or self._new_prefix()
@@ -132,7 +133,7 @@ class Spaces:
         """End uses of a space, and forget it with the last."""
         space.uses -= uses
         if not space.uses:
-            key = (space.namespace.fingerprint, space.group, space.scope)
+            key = (space.namespace, space.group, space.scope)
             del self._spaces[key]
             self._kept[key] = space.prefix
             if len(self._kept) > _KEPT_PREFIXES:
