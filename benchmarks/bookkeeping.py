@@ -18,12 +18,14 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 
 from kvtier.server.clock import SystemClock
 from kvtier.server.collector import spare_long_lived
 from kvtier.server.events.log import EventLog
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
+from kvtier.server.stores.base import Bytes
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.offer import Run
 from kvtier.server.tiers.policy import Stamps
@@ -58,6 +60,15 @@ class NoBytes:
     def read(self, position: int, length: int) -> bytes:  # noqa: ARG002 - the interface's
         """Return nothing."""
         return b""
+
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """Do nothing."""
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """Do nothing."""
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
+        """Return nothing."""
 
     def close(self) -> None:
         """Do nothing."""

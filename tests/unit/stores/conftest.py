@@ -5,6 +5,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ store.close()
 """
 
 OpenStore = Callable[[int], BlockStore]
+OpenKind = Callable[[str, int], BlockStore]
 Hold = Callable[..., subprocess.Popen[str]]
 
 
@@ -61,25 +63,29 @@ def fake_cupy(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     return cupy
 
 
-@pytest.fixture(params=["host", "emulated", "cuda"])
-def open_any(
-    request: pytest.FixtureRequest, tmp_path: Path, fake_cupy: types.ModuleType
-) -> Iterator[OpenStore]:
-    """Open stores of one kind, closed at the end."""
+@pytest.fixture
+def open_kind(tmp_path: Path, fake_cupy: types.ModuleType) -> Iterator[OpenKind]:
+    """Open stores of a kind and a size, closed at the end."""
+    stores: list[BlockStore] = []
     makers: dict[str, OpenStore] = {
         "host": lambda size: HostStore(tmp_path, "node", f"t{len(stores)}", size),
         "emulated": lambda size: GpuStore(EmulatedDevice(), size),
         "cuda": lambda size: GpuStore(CudaDevice(fake_cupy, 0), size),
     }
-    stores: list[BlockStore] = []
 
-    def make(size: int) -> BlockStore:
-        stores.append(makers[request.param](size))
+    def make(kind: str, size: int) -> BlockStore:
+        stores.append(makers[kind](size))
         return stores[-1]
 
     yield make
     for store in stores:
         store.close()
+
+
+@pytest.fixture(params=["host", "emulated", "cuda"])
+def open_any(request: pytest.FixtureRequest, open_kind: OpenKind) -> OpenStore:
+    """Open stores of one kind, closed at the end."""
+    return partial(open_kind, request.param)
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 """GPU memory, or host memory standing in for it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kvtier.server.stores.base import StoreError, span
+from kvtier.server.stores.base import Bytes, StoreError, span
 from kvtier.server.stores.devices import ArrayDevice
 from kvtier.v1.block_pb2 import MEDIUM_GPU
 from kvtier.wire.sizes import format_size
@@ -42,6 +43,28 @@ class GpuStore:
         with self._device.current():
             data: bytes = self._arena[where].tobytes()
             return data
+
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """See `BlockStore`."""
+        targets = self._ranges(positions, blocks)
+        with self._device.current():
+            for target, block in zip(targets, blocks, strict=True):
+                self._device.copy_in(target, block)
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """See `BlockStore`."""
+        sources = self._ranges(positions, blocks)
+        with self._device.current():
+            for source, block in zip(sources, blocks, strict=True):
+                block[:] = np.frombuffer(source.tobytes(), np.uint8)
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
+        """See `BlockStore`."""
+
+    def _ranges(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> list[Any]:
+        size = self._arena.size
+        ranges = zip(positions, blocks, strict=True)
+        return [self._arena[span(position, block.size, size)] for position, block in ranges]
 
     def close(self) -> None:
         """See `BlockStore`."""
