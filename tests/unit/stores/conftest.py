@@ -1,6 +1,5 @@
 """Stores of every kind, and processes that hold one."""
 
-import contextlib
 import subprocess
 import sys
 import types
@@ -8,13 +7,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from kvtier.server.stores.base import BlockStore
-from kvtier.server.stores.devices import CudaDevice, EmulatedDevice
+from kvtier.server.stores.cuda import CudaDevice
+from kvtier.server.stores.emulated import EmulatedDevice
 from kvtier.server.stores.gpu import GpuStore
 from kvtier.server.stores.host import HostStore
+
+from .fake_cupy import make_cupy
 
 HOLDER = """
 import sys
@@ -31,34 +32,10 @@ OpenKind = Callable[[str, int], BlockStore]
 Hold = Callable[..., subprocess.Popen[str]]
 
 
-class DeviceArray(np.ndarray[tuple[int], np.dtype[np.uint8]]):
-    """An array that takes bytes from the host as CuPy's do."""
-
-    def set(self, source: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
-        assert source.shape == self.shape
-        self[:] = source
-
-
-class Device(contextlib.nullcontext[None]):
-    """A GPU with 64 MiB free."""
-
-    def __init__(self, index: int) -> None:
-        super().__init__()
-        self.mem_info = (64 << 20, 80 << 30)
-
-
 @pytest.fixture
 def fake_cupy(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """A package with the part of CuPy that stores use, over NumPy, with one GPU."""
-    cupy = types.ModuleType("cupy")
-    cupy.empty = lambda n, dtype: np.empty(n, dtype).view(DeviceArray)  # type: ignore[attr-defined]
-    cupy.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
-        Device=Device,
-        is_available=lambda: True,
-        runtime=types.SimpleNamespace(getDeviceCount=lambda: 1),
-        using_allocator=contextlib.nullcontext,
-        get_current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None),
-    )
+    cupy = make_cupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     return cupy
 

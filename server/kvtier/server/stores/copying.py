@@ -6,6 +6,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from kvtier.server.stores.base import BlockStore, Bytes
+from kvtier.server.stores.gpu import GpuStore
 
 # Memory that a copy takes where neither store's bytes can be reached by the processor.
 _SCRATCH_BYTES = 8 << 20
@@ -21,8 +22,8 @@ def copy_slots(
     """Copy ranges of bytes between two stores, and return the XXH3-64 digest of each.
 
     It blocks, and is for a thread. The ranges of the target must not overlap each other nor those
-    of the source. What the digests are computed from is what was copied, so a block whose digest
-    is not its checksum is corrupt in the target too.
+    of the source. A digest is of bytes on the host that the target was filled from or with, so a
+    block whose digest is not its checksum is corrupt in the target too.
 
     Args:
         source: Where the bytes are.
@@ -43,6 +44,9 @@ def copy_slots(
     if here is not None:
         source.read_into(source_positions, here)
         return [xxh3_64_intdigest(block.data) for block in here]
+    if isinstance(source, GpuStore) and isinstance(target, GpuStore) and target.is_near(source):
+        target.copy_from(source, source_positions, target_positions, lengths)
+        return _read_digests(target, target_positions, lengths)
     return _copy_through_scratch(source, source_positions, target, target_positions, lengths)
 
 
@@ -55,11 +59,24 @@ def _copy_through_scratch(
 ) -> list[int]:
     digests: list[int] = []
     for first, last in batches(lengths, _SCRATCH_BYTES):
-        blocks: list[Bytes] = [np.empty(length, np.uint8) for length in lengths[first:last]]
-        source.read_into(source_positions[first:last], blocks)
+        blocks = _read(source, source_positions[first:last], lengths[first:last])
         target.write_many(target_positions[first:last], blocks)
         digests += [xxh3_64_intdigest(block.data) for block in blocks]
     return digests
+
+
+def _read_digests(store: BlockStore, positions: Sequence[int], lengths: Sequence[int]) -> list[int]:
+    return [
+        xxh3_64_intdigest(block.data)
+        for first, last in batches(lengths, _SCRATCH_BYTES)
+        for block in _read(store, positions[first:last], lengths[first:last])
+    ]
+
+
+def _read(store: BlockStore, positions: Sequence[int], lengths: Sequence[int]) -> list[Bytes]:
+    blocks: list[Bytes] = [np.empty(length, np.uint8) for length in lengths]
+    store.read_into(positions, blocks)
+    return blocks
 
 
 def batches(lengths: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
