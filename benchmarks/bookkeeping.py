@@ -50,6 +50,7 @@ class NoBytes:
 
     medium: int = MEDIUM_CPU
     device = "none"
+    inline_bytes: int = 0
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes

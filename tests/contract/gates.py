@@ -25,6 +25,7 @@ class GatedStore:
         self.medium = store.medium
         self.device = store.device
         self.capacity_bytes = store.capacity_bytes
+        self.inline_bytes = store.inline_bytes
         self._store = store
         self._open = threading.Event()
         self._reached = threading.Event()

@@ -38,6 +38,7 @@ class MemoryStore:
 
     medium: int = MEDIUM_CPU
     device = "memory"
+    inline_bytes: int = 256 << 10
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes

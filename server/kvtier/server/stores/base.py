@@ -22,11 +22,14 @@ class BlockStore(Protocol):
         medium: The kind of storage, a `kvtier.v1` `Medium`.
         device: What really holds the bytes: `shared-memory`, `cuda:N` or `emulated`.
         capacity_bytes: Size of the arena; 0 is allowed.
+        inline_bytes: Up to so many bytes a copy costs less than a turn of a thread, and waits for
+            nothing.
     """
 
     medium: int
     device: str
     capacity_bytes: int
+    inline_bytes: int
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Copy bytes to a position.

@@ -40,6 +40,7 @@ class GpuStore:
     """
 
     medium: int = MEDIUM_GPU
+    inline_bytes: int = 0
 
     def __init__(self, device: ArrayDevice, capacity_bytes: int) -> None:
         self.device = device.name

@@ -36,6 +36,7 @@ class HostStore:
 
     medium: int = MEDIUM_CPU
     device = "shared-memory"
+    inline_bytes: int = 256 << 10
 
     def __init__(self, directory: Path, node_id: str, tier: str, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
