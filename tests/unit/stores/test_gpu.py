@@ -2,7 +2,6 @@
 
 import ctypes
 import types
-import uuid
 from random import Random
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from kvtier.server.stores.base import Bytes, StoreError
 from kvtier.server.stores.copying import copy_slots
 from kvtier.server.stores.cuda import CudaDevice, device_uuid
+from kvtier.server.stores.emulated import EmulatedDevice
 from kvtier.server.stores.gpu import LANE_BYTES, GpuStore
 
 LARGE = 256 << 10
@@ -146,9 +146,20 @@ def test_a_gpu_that_does_not_work_is_told_at_the_start(fake_cupy: Any) -> None:
 
 def test_the_arena_is_shared_by_one_handle(store: GpuStore) -> None:
     """64 bytes; the arena is whole pieces of 2 MiB, so that it shares nothing else."""
-    assert len(store.ipc_handle()) == 64
+    handle = store.ipc_handle()
     store.close()
-    assert store.ipc_handle() == b""
+
+    assert handle is not None
+    assert len(handle) == 64
+    assert store.ipc_handle() is None
+
+
+def test_an_emulated_store_is_not_shared() -> None:
+    """It has neither a handle nor a GPU to name."""
+    store = GpuStore(EmulatedDevice(), 4096)
+
+    assert store.ipc_handle() is None
+    assert store.device_uuid == ""
 
 
 def test_the_uuid_is_what_the_driver_tells() -> None:
@@ -163,7 +174,7 @@ def test_the_uuid_is_what_the_driver_tells() -> None:
         cuInit=lambda _: 0, cuDeviceGet=lambda *_: 0, cuDeviceGetUuid_v2=tell
     )
 
-    assert device_uuid(0, driver) == str(uuid.UUID(bytes=raw))
+    assert device_uuid(0, driver) == "GPU-01000203-0405-0607-0809-0a0b0c0d0e00"
 
 
 def test_a_driver_without_an_answer_is_an_error() -> None:

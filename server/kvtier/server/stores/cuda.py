@@ -82,7 +82,7 @@ class CudaDevice:
 
 
 def device_uuid(index: int, driver: Any) -> str:
-    """Return a GPU's UUID as text, as torch tells it too.
+    """Return a GPU's UUID as `nvidia-smi -L` tells it.
 
     CuPy cuts it off at its first zero byte, hence the driver itself.
 
@@ -98,4 +98,4 @@ def device_uuid(index: int, driver: Any) -> str:
     code = code or driver.cuDeviceGetUuid_v2(raw, device)
     if code:
         raise RuntimeError(f"the CUDA driver does not tell the UUID of cuda:{index}: error {code}")
-    return str(uuid.UUID(bytes=raw.raw))
+    return f"GPU-{uuid.UUID(bytes=raw.raw)}"

@@ -83,11 +83,15 @@ class ArrayDevice(Protocol):
     def is_pinned(self, memory: Bytes) -> bool:
         """Tell whether the device can reach this host memory."""
 
-    def ipc_handle(self, arena: Any) -> bytes:
-        """Return the CUDA IPC handle of an array from `allocate`; empty where there is none."""
+    def ipc_handle(self, arena: Any) -> bytes | None:
+        """Return the CUDA IPC handle of an array from `allocate`; None where there is none."""
 
     def uuid(self) -> str:
-        """Return the device's UUID as text; empty where it has none."""
+        """Return the device's UUID, such as `GPU-` and 36 characters; empty where it has none.
+
+        Raises:
+            RuntimeError: When the driver does not tell it.
+        """
 
 
 def find_device(name: str) -> ArrayDevice:

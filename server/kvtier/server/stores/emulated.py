@@ -62,9 +62,8 @@ class EmulatedDevice:
         """See `ArrayDevice`."""
         return False
 
-    def ipc_handle(self, arena: Bytes) -> bytes:  # noqa: ARG002 - the interface's
+    def ipc_handle(self, arena: Bytes) -> None:
         """See `ArrayDevice`."""
-        return b""
 
     def uuid(self) -> str:
         """See `ArrayDevice`."""

@@ -125,18 +125,19 @@ class GpuStore:
         """Let go of memory that `pin` fixed."""
         self._device.unpin(memory)
 
-    def ipc_handle(self) -> bytes:
+    def ipc_handle(self) -> bytes | None:
         """Return the CUDA IPC handle with which a process of this host maps the arena, 64 bytes.
 
-        Empty where the store is emulated, empty or closed.
+        None where the store is emulated, empty or closed.
 
         Raises:
             RuntimeError: When the device does not share memory between processes.
         """
-        return self._device.ipc_handle(self._arena) if self._arena.size else b""
+        return self._device.ipc_handle(self._arena) if self._arena.size else None
 
+    @property
     def device_uuid(self) -> str:
-        """Return the UUID of the GPU that the handle is for, as text; empty where it is emulated.
+        """The UUID of the GPU that the handle is for, as `nvidia-smi -L` tells it; "" without one.
 
         Raises:
             RuntimeError: When the driver does not tell it.
