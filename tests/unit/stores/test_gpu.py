@@ -1,6 +1,7 @@
 """How a GPU store moves blocks, on a GPU that is as strict as a real one."""
 
 import ctypes
+import os
 import types
 from random import Random
 from typing import Any
@@ -183,3 +184,20 @@ def test_a_driver_without_an_answer_is_an_error() -> None:
 
     with pytest.raises(RuntimeError, match="UUID of cuda:2: error 3"):
         device_uuid(2, driver)
+
+
+def test_a_kernel_that_cannot_be_compiled_is_told_at_the_start(
+    fake_cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what brings the compiler; nothing is kept on disk."""
+
+    def fail(_: object) -> None:
+        raise OSError("libnvrtc.so.13 not found")
+
+    monkeypatch.delenv("CUPY_CACHE_IN_MEMORY", raising=False)
+    monkeypatch.setattr("tests.unit.stores.fake_cupy.RawKernel.compile", fail)
+
+    with pytest.raises(StoreError, match=r"libnvrtc.so.13 not found \(NVRTC comes with kvtier\["):
+        GpuStore(CudaDevice(fake_cupy, 0), 4096)
+
+    assert os.environ["CUPY_CACHE_IN_MEMORY"] == "1"

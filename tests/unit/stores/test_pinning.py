@@ -41,6 +41,25 @@ def test_without_a_gpu_nothing_is_pinned(tmp_path: Path) -> None:
     host.close()
 
 
+def test_a_gpu_that_failed_does_not_keep_a_node_from_ending(
+    tmp_path: Path, fake_cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers everything with its error from then on."""
+    gpu = GpuStore(CudaDevice(fake_cupy, 0), 4096)
+    host = HostStore(tmp_path, "node", "cpu0", 4096)
+    asked: list[int] = []
+
+    def fail(address: int) -> None:
+        asked.append(address)
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    with pinned([gpu, host]):
+        monkeypatch.setattr(fake_cupy.cuda.runtime, "hostUnregister", fail)
+    host.close()
+
+    assert len(asked) == 1
+
+
 def test_memory_that_cannot_be_pinned_is_a_warning(
     tmp_path: Path,
     fake_cupy: Any,

@@ -1,5 +1,6 @@
 """Copies between a GPU and the host on a stream of their own."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -41,11 +42,16 @@ def load_kernel(cupy: Any) -> Any:
     Raises:
         RuntimeError: When it cannot be compiled.
     """
+    # CuPy would keep what it compiled in the home directory, which a container cannot write to.
+    os.environ.setdefault("CUPY_CACHE_IN_MEMORY", "1")
     kernel = cupy.RawKernel(KERNEL, "kvtier_copy_pieces")
     try:
         kernel.compile()
     except Exception as error:
-        raise RuntimeError(f"the copy kernel cannot be compiled: {error}") from error
+        raise RuntimeError(
+            f"the copy kernel cannot be compiled: {error} (NVRTC comes with kvtier[cuda12] and "
+            "kvtier[cuda13])"
+        ) from error
     return kernel
 
 

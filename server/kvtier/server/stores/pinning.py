@@ -1,11 +1,11 @@
 """Fixing host tiers in place, so that a GPU of the node reaches them without staging."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import structlog
 
-from kvtier.server.stores.base import BlockStore
+from kvtier.server.stores.base import BlockStore, Bytes
 from kvtier.server.stores.gpu import GpuStore
 
 _log = structlog.get_logger(__name__)
@@ -42,4 +42,10 @@ def _pin(gpu: GpuStore, store: BlockStore, undo: ExitStack) -> None:
                 reason=str(error),
             )
         else:
-            undo.callback(gpu.unpin, memory)
+            undo.callback(_unpin, gpu, memory)
+
+
+def _unpin(gpu: GpuStore, memory: Bytes) -> None:
+    # A GPU that failed says so to everything; the kernel lets go of the memory with the process.
+    with suppress(RuntimeError):
+        gpu.unpin(memory)
