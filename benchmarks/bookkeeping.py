@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 
 from kvtier.server.accounts import Accounts
@@ -25,6 +26,7 @@ from kvtier.server.clock import SystemClock
 from kvtier.server.collector import spare_long_lived
 from kvtier.server.events.log import EventLog
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
+from kvtier.server.stores.base import Bytes
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.offer import Run
 from kvtier.server.tiers.policies import policy_names
@@ -50,6 +52,7 @@ class NoBytes:
 
     medium: int = MEDIUM_CPU
     device = "none"
+    inline_bytes: int = 0
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
@@ -60,6 +63,15 @@ class NoBytes:
     def read(self, position: int, length: int) -> bytes:  # noqa: ARG002 - the interface's
         """Return nothing."""
         return b""
+
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """Do nothing."""
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """Do nothing."""
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
+        """Return nothing."""
 
     def close(self) -> None:
         """Do nothing."""

@@ -21,6 +21,7 @@ from kvtier.server.services.rpc import add_service
 from kvtier.server.services.tier_service import TierService
 from kvtier.server.services.transfer_service import TransferService
 from kvtier.server.stores.open import open_store
+from kvtier.server.stores.pinning import pinned
 from kvtier.server.tiers.policies import policy_names
 from kvtier.v1 import event_service_pb2, tier_service_pb2, transfer_service_pb2
 
@@ -64,6 +65,7 @@ class TierServer:
                 )
                 for tier in config.tiers
             ]
+            opened.enter_context(pinned(stores))
             self.node = Node(config, stores, clock or SystemClock(), random.SystemRandom())
             self._resources = opened.pop_all()
         self._server = grpc.aio.server(options=server_options(config.limits))

@@ -15,7 +15,7 @@ from kvtier.server.operations.requests import request_digest
 from kvtier.server.operations.storing import open_store
 from kvtier.server.services.tier_service import TierService
 from kvtier.server.services.transfer_service import TransferService
-from kvtier.server.stores.base import span
+from kvtier.server.stores.base import Bytes, span
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1 import block_pb2
 from kvtier.v1.block_pb2 import MEDIUM_CPU, BlockRun, BlockSet, RemovalReason
@@ -51,6 +51,7 @@ class MemoryStore:
 
     medium: int = MEDIUM_CPU
     device = "memory"
+    inline_bytes: int = 256 << 10
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
@@ -61,6 +62,16 @@ class MemoryStore:
 
     def read(self, position: int, length: int) -> bytes:
         return bytes(self.arena[span(position, length, self.capacity_bytes)])
+
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        for position, block in zip(positions, blocks, strict=True):
+            self.write(position, block.data)
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        for position, block in zip(positions, blocks, strict=True):
+            block.data[:] = self.read(position, len(block))
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None: ...
 
     def close(self) -> None: ...
 

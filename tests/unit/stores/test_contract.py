@@ -94,7 +94,9 @@ def test_closing_again_does_nothing_and_a_closed_store_is_empty(open_any: OpenSt
         store.write(0, b"original")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(
     st.lists(st.integers(0, 300), unique=True, min_size=2).map(sorted),
     st.randoms(use_true_random=False),

@@ -41,7 +41,9 @@ class Copier:
             lengths,
         )
         try:
-            if sum(lengths) <= _INLINE_BYTES:
+            if sum(lengths) <= min(
+                _INLINE_BYTES, source.store.inline_bytes, target.store.inline_bytes
+            ):
                 digests = copy_slots(*arguments)
             else:
                 loop = asyncio.get_running_loop()

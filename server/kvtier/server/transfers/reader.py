@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 
+import structlog
 from xxhash import xxh3_64_intdigest
 
 from kvtier.server.tiers.tier import Tier
-from kvtier.server.transfers.writer import INLINE_BYTES
 from kvtier.v1.result_pb2 import ReadResult
 from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
 
 CHUNK_BYTES = 1 << 20
+
+_log = structlog.get_logger(__name__)
 
 
 class BlockReader:
@@ -46,7 +48,7 @@ class BlockReader:
             size = self._block_bytes[place]
             if self._slots[place] is None:
                 place += 1
-            elif size > INLINE_BYTES:
+            elif size > self._tier.store.inline_bytes:
                 async for message in self._large(place):
                     yield message
                 place += 1
@@ -61,7 +63,7 @@ class BlockReader:
         place, total = first, 0
         while place < len(self._slots) and self._slots[place] is not None:
             size = self._block_bytes[place]
-            if size > INLINE_BYTES or total + size > CHUNK_BYTES:
+            if size > self._tier.store.inline_bytes or total + size > CHUNK_BYTES:
                 break
             place, total = place + 1, total + size
         return place
@@ -109,9 +111,13 @@ class BlockReader:
         return self._tier.table.checksum[self._slot(place)]
 
     def _read(self, place: int) -> bytes | None:
-        """Return a block's bytes, or None when they do not match its checksum."""
-        position = self._tier.position_of(self._slot(place))
-        data = self._tier.store.read(position, self._block_bytes[place])
+        """Return a block's bytes, or None when they do not match its checksum or cannot be read."""
+        position, store = self._tier.position_of(self._slot(place)), self._tier.store
+        try:
+            data = store.read(position, self._block_bytes[place])
+        except (OSError, RuntimeError) as error:
+            _log.warning("a block cannot be read", device=store.device, reason=str(error))
+            return None
         return data if xxh3_64_intdigest(data) == self._checksum(place) else None
 
     def _corrupt(self, place: int) -> ReadBlocksResponse:
