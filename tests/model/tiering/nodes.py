@@ -2,9 +2,10 @@
 
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from kvtier.server.stores.base import BlockStore
+from kvtier.server.stores.base import BlockStore, Bytes
 from tests.contract.support import cpu_tier, gpu_tier
 
 _UP: dict[str, Any] = {"demote_wait": 0.02, "free_target": 0}
@@ -43,6 +44,7 @@ class SlowStore:
         self.medium = store.medium
         self.device = store.device
         self.capacity_bytes = store.capacity_bytes
+        self.inline_bytes = store.inline_bytes
         self.failing = False
         self._store = store
         self._random = random.Random(seed)
@@ -59,9 +61,21 @@ class SlowStore:
         self._store.write(position, data)
 
     def read(self, position: int, length: int) -> bytes:
+        """Read, as a lease's holder does."""
+        return self._store.read(position, length)
+
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """Write, later, if at all."""
+        for position, block in zip(positions, blocks, strict=True):
+            self.write(position, block.data)
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
         """Read, later."""
         self._pause()
-        return self._store.read(position, length)
+        self._store.read_into(positions, blocks)
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
+        """Tell of none, so that every copy takes its time."""
 
     def close(self) -> None:
         """Close the store."""

@@ -69,7 +69,7 @@ async def open_store(
     if node.tiering.written_through(tier):
         lease.offered = [key for run in runs for key in run.space.keys(run.hashes)]
     node.leases.open(lease, ttl)
-    node.tiering.after_store(tier)
+    node.tiering.keep_free(tier)
     response = _answer(lease, reservation, [*moved, *reservation.evicted], ttl)
     lease.answer = response.SerializeToString()
     return lease, response
@@ -96,7 +96,7 @@ def _complete(node: Node, request: CompleteStoreRequest) -> bytes:
     results = publish_lease(lease, failed)
     outcome = CompleteStoreResponse(results=results).SerializeToString()
     node.leases.end(lease, End.COMPLETED, outcome)
-    node.tiering.write_through(lease.id, lease.tier, lease.offered)
+    node.tiering.completed(lease.id, lease.tier, lease.offered)
     return outcome
 
 

@@ -41,9 +41,8 @@ class Copier:
             lengths,
         )
         try:
-            if sum(lengths) <= min(
-                _INLINE_BYTES, source.store.inline_bytes, target.store.inline_bytes
-            ):
+            inline = min(_INLINE_BYTES, source.store.inline_bytes, target.store.inline_bytes)
+            if sum(lengths) <= inline:
                 digests = copy_slots(*arguments)
             else:
                 loop = asyncio.get_running_loop()
