@@ -48,6 +48,7 @@ class NoBytes:
 
     medium: int = MEDIUM_CPU
     device = "none"
+    in_place = True
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
@@ -58,6 +59,10 @@ class NoBytes:
     def read(self, position: int, length: int) -> bytes:  # noqa: ARG002 - the interface's
         """Return nothing."""
         return b""
+
+    def view(self, position: int, length: int) -> memoryview:  # noqa: ARG002 - the interface's
+        """Return nothing."""
+        return memoryview(b"")
 
     def close(self) -> None:
         """Do nothing."""

@@ -48,9 +48,12 @@ class KvtierStream:
         self._hashes = b""
         self._namespaces: dict[int, bytes] = {}
         self._size = 0
+        self._buffers: list[bytearray] = []
 
     def put(self, blocks: Sequence[memoryview]) -> None:
         """See `Contender`."""
+        if [len(block) for block in blocks] != [len(buffer) for buffer in self._buffers]:
+            self._buffers = [bytearray(len(block)) for block in blocks]
         self._size = len(blocks[0])
         self._hashes = hashes_of(next(self._numbers), len(blocks))
         self._loop.run_until_complete(self._put(blocks))
@@ -78,5 +81,7 @@ class KvtierStream:
 
     async def _get(self) -> "Sequence[Buffer]":
         asked = [BlockSet(block_hashes=self._hashes)]
-        report = await self._client.load("cpu0", self._namespaces[self._size], asked)
-        return [payload for payload in report.payloads if payload is not None]
+        space = self._namespaces[self._size]
+        results = await self._client.load_into("cpu0", space, asked, self._buffers)
+        assert not any(results)
+        return self._buffers

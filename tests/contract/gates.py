@@ -25,6 +25,7 @@ class GatedStore:
         self.medium = store.medium
         self.device = store.device
         self.capacity_bytes = store.capacity_bytes
+        self.in_place = store.in_place
         self._store = store
         self._open = threading.Event()
         self._reached = threading.Event()
@@ -36,6 +37,10 @@ class GatedStore:
     def read(self, position: int, length: int) -> bytes:
         self._pass(length)
         return self._store.read(position, length)
+
+    def view(self, position: int, length: int) -> memoryview:
+        self._pass(length)
+        return self._store.view(position, length)
 
     def close(self) -> None:
         self._store.close()

@@ -19,6 +19,7 @@ from kvtier.server.tiers.policy import Stamps
 from kvtier.server.tiers.scan import snapshot
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
 from kvtier.server.tiers.tier import Tier
+from kvtier.server.transfers.budget import Budget
 from kvtier.v1.event_service_pb2 import TierState
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.wire.errors import Reason, not_found, quote, unavailable
@@ -50,6 +51,7 @@ class Node:
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
         transfers: Transfers under way; kept by the transfer service.
+        transfer_bytes: What they have in memory.
         threads: Where bytes are copied.
     """
 
@@ -85,6 +87,7 @@ class Node:
         self.closing = False
         self.followers = 0
         self.transfers = 0
+        self.transfer_bytes = Budget(config.limits.transfer_bytes)
         self.threads = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="kvtier-copy")
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:

@@ -38,6 +38,7 @@ class MemoryStore:
 
     medium: int = MEDIUM_CPU
     device = "memory"
+    in_place = True
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
@@ -48,6 +49,9 @@ class MemoryStore:
 
     def read(self, position: int, length: int) -> bytes:
         return bytes(self.arena[span(position, length, self.capacity_bytes)])
+
+    def view(self, position: int, length: int) -> memoryview:
+        return memoryview(self.arena)[span(position, length, self.capacity_bytes)]
 
     def close(self) -> None: ...
 

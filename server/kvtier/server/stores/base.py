@@ -17,11 +17,13 @@ class BlockStore(Protocol):
         medium: The kind of storage, a `kvtier.v1` `Medium`.
         device: What really holds the bytes: `shared-memory`, `cuda:N` or `emulated`.
         capacity_bytes: Size of the arena; 0 is allowed.
+        in_place: Whether `view` shows the memory itself, so that it takes none.
     """
 
     medium: int
     device: str
     capacity_bytes: int
+    in_place: bool
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Copy bytes to a position.
@@ -32,6 +34,13 @@ class BlockStore(Protocol):
 
     def read(self, position: int, length: int) -> bytes:
         """Return a copy of the bytes from a position on.
+
+        Raises:
+            ValueError: When they do not lie within the arena, or the store is closed.
+        """
+
+    def view(self, position: int, length: int) -> memoryview:
+        """Return the bytes from a position on, to be read while nothing writes there.
 
         Raises:
             ValueError: When they do not lie within the arena, or the store is closed.

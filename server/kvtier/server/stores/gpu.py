@@ -22,6 +22,7 @@ class GpuStore:
     """
 
     medium: int = MEDIUM_GPU
+    in_place = False
 
     def __init__(self, device: ArrayDevice, capacity_bytes: int) -> None:
         self.device = device.name
@@ -42,6 +43,10 @@ class GpuStore:
         with self._device.current():
             data: bytes = self._arena[where].tobytes()
             return data
+
+    def view(self, position: int, length: int) -> memoryview:
+        """See `BlockStore`."""
+        return memoryview(self.read(position, length))
 
     def close(self) -> None:
         """See `BlockStore`."""

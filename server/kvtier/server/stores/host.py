@@ -35,6 +35,7 @@ class HostStore:
 
     medium: int = MEDIUM_CPU
     device = "shared-memory"
+    in_place = True
 
     def __init__(self, directory: Path, node_id: str, tier: str, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
@@ -60,6 +61,10 @@ class HostStore:
             return b""
         # Through the file, which makes the bytes object and lets other threads run meanwhile.
         return os.pread(self._descriptor, length, position)
+
+    def view(self, position: int, length: int) -> memoryview:
+        """See `BlockStore`."""
+        return self._arena[span(position, length, self._arena.size)].data.toreadonly()
 
     def close(self) -> None:
         """See `BlockStore`."""

@@ -17,7 +17,7 @@ from kvtier.v1.result_pb2 import (
     WRITE_RESULT_WRITTEN,
     WriteResult,
 )
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
+from kvtier.wire.chunks import Chunk
 from kvtier.wire.errors import aborted, invalid
 
 # Less than this is copied on the loop: it costs less than a turn of a thread.
@@ -45,7 +45,7 @@ class BlockWriter:
         self._reached: dict[int, int] = {}
         self._copying: asyncio.Future[list[int]] | None = None
 
-    async def take(self, message: WriteBlocksRequest) -> dict[int, WriteResult.ValueType]:
+    async def take(self, message: Chunk) -> dict[int, WriteResult.ValueType]:
         """Write what a message brings; return what became of the blocks that ended, by place.
 
         Raises:
