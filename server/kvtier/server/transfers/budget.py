@@ -57,20 +57,20 @@ class Budget:
         if self.take_spare(amount):
             return
         turn = asyncio.get_running_loop().create_future()
-        entry = (amount, turn)
-        self._waiting.append(entry)
+        self._waiting.append((amount, turn))
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.give_back(amount)
-            else:
-                self._waiting.remove(entry)
-                self._serve()
+            # What was given in the same moment is for the next.
+            self.give_back(0 if turn.cancelled() else amount)
             raise
 
     def _serve(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._free:
-            amount, turn = self._waiting.popleft()
-            self._free -= amount
-            turn.set_result(None)
+        while self._waiting:
+            amount, turn = self._waiting[0]
+            if not turn.cancelled():
+                if amount > self._free:
+                    return
+                self._free -= amount
+                turn.set_result(None)
+            self._waiting.popleft()
