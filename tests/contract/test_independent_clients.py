@@ -167,8 +167,8 @@ async def test_any_valid_encoding_is_understood(
     node, large = await large_node(serve)
     async with wire(node.endpoint) as raw:
         offer, *chunks = requests(large, 1 << 20)
-        sent = [offer, *map(encode, chunks)]
-        outcome = await raw.call(METHODS["TransferService.WriteBlocks"], *sent)
+        sent = [encode(message) for message in chunks]
+        outcome = await raw.call(METHODS["TransferService.WriteBlocks"], offer, *sent)
 
     answers = [WriteBlocksResponse.FromString(answer) for answer in outcome.answers]
     assert told(answers) == dict.fromkeys(range(3), "STORED")

@@ -51,7 +51,9 @@ class Node:
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
         transfers: Transfers under way; kept by the transfer service.
-        transfer_bytes: What they have in memory.
+        read_bytes: What reads have in memory: half of what transfers may have, so that those who
+            do not read hold up no store.
+        write_bytes: What writes have in memory: the other half.
         threads: Where bytes are copied.
     """
 
@@ -87,7 +89,8 @@ class Node:
         self.closing = False
         self.followers = 0
         self.transfers = 0
-        self.transfer_bytes = Budget(config.limits.transfer_bytes)
+        self.read_bytes = Budget(config.limits.transfer_bytes // 2)
+        self.write_bytes = Budget(config.limits.transfer_bytes // 2)
         self.threads = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="kvtier-copy")
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:

@@ -130,9 +130,10 @@ class LimitsConfig(_Settings):
     snapshots: Count = Field(default=8, description="Snapshots under way at one time.")
     transfers: Count = Field(default=256, description="Calls that move bytes at one time.")
     transfer_bytes: Annotated[Size, Field(ge=4 * MIB)] = Field(
-        default=GIB,
-        description="Bytes that the calls which move bytes may have in memory at one time: 2 MiB "
-        "for a read, 4 MiB for a write. Those that find too few wait in turn.",
+        default=512 * MIB,
+        description="Bytes of payloads that calls which move bytes have in memory at one time, "
+        "half of them for reads and half for writes. A call takes 2 MiB, and the largest block "
+        "besides when it reads from a GPU; it waits in turn when there are too few.",
     )
 
 

@@ -36,8 +36,6 @@ from kvtier.wire.errors import Reason, aborted, exhausted, failed_precondition, 
 PARSERS = {WriteBlocksRequest.DESCRIPTOR.full_name: partial(split, WriteBlocksRequest)}
 
 _FULL_RETRY = 0.5
-# A message of a write, and the next that gRPC has already.
-_MEMORY_OF_WRITE = 2 * WRITE_CHUNK_BYTES
 # A message without its data, and the data.
 Written = tuple[WriteBlocksRequest, memoryview]
 Results = dict[int, WriteResult.ValueType]
@@ -66,7 +64,7 @@ class TransferService:
         if first is None or target is None:
             raise invalid("the first message names neither a lease nor an offer")
         with self._transfer():
-            async with self._node.transfer_bytes.share(_MEMORY_OF_WRITE):
+            async with self._node.write_bytes.share(WRITE_CHUNK_BYTES):
                 if target == "lease":
                     await self._write_lease(first, requests, send)
                 else:
@@ -181,13 +179,13 @@ class TransferService:
     def _share_of_read(
         self, tier: Tier, block_bytes: Sequence[int]
     ) -> AbstractAsyncContextManager[None]:
-        return self._node.transfer_bytes.share(memory_of_read(tier, block_bytes))
+        return self._node.read_bytes.share(memory_of_read(tier, block_bytes))
 
     def _reader(
         self, tier: Tier, slots: Sequence[int | None], block_bytes: Sequence[int]
     ) -> BlockReader:
         node = self._node
-        return BlockReader(tier, slots, block_bytes, node.threads, node.transfer_bytes)
+        return BlockReader(tier, slots, block_bytes, node.threads, node.read_bytes)
 
     async def _first(self, requests: AsyncIterator[Written]) -> Written | None:
         try:
