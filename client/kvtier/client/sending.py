@@ -9,7 +9,7 @@ from xxhash import xxh3_64_intdigest
 from kvtier.client.arguments import bad_argument, view_bytes
 from kvtier.v1.result_pb2 import StoreOutcome
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
-from kvtier.wire.chunks import WRITE_CHUNK_BYTES, Block, cut, encode_chunk
+from kvtier.wire.chunks import CHUNK_BYTES, Block, cut, encode_chunk
 from kvtier.wire.errors import quote
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kvtier.v1.tier_service_pb2 import PrepareStoreResponse
 
 # With so little to send, waiting for the answer costs more than sending what is not wanted.
-EAGER_BYTES = WRITE_CHUNK_BYTES
+EAGER_BYTES = CHUNK_BYTES
 # Less than this is copied on the loop: it costs less than a turn of a thread.
 _INLINE_BYTES = 256 << 10
 
@@ -101,7 +101,7 @@ async def offer_requests(
 def _messages(payloads: Views, places: Iterable[int]) -> Iterator[bytes]:
     views = ((place, payloads[place]) for place in places)
     blocks = (Block(place, view, xxh3_64_intdigest(view)) for place, view in views)
-    return cut(blocks, WRITE_CHUNK_BYTES)
+    return cut(blocks)
 
 
 async def _ahead(messages: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -13,10 +13,8 @@ from google.protobuf.message import Message
 
 from kvtier.wire.framing import bytes_field_header, varint_field
 
-# Most bytes of data in a message. Fewer cost more turns, more move no faster; what a process with
-# glibc's defaults receives is cheaper in pieces that its allocator keeps.
-WRITE_CHUNK_BYTES = 2 << 20
-READ_CHUNK_BYTES = 1 << 20
+# Most bytes of data in a message. Fewer cost more turns of threads and loops, more move no faster.
+CHUNK_BYTES = 2 << 20
 
 M = TypeVar("M", bound=Message)
 
@@ -56,7 +54,7 @@ class Block(NamedTuple):
     checksum: int
 
 
-def cut(blocks: Iterable[Block], size: int) -> Iterator[bytes]:
+def cut(blocks: Iterable[Block], size: int = CHUNK_BYTES) -> Iterator[bytes]:
     """Yield encoded messages with the data of blocks, none with more than `size` bytes of it.
 
     A message runs on into the next block only when that has the next place, so that the receiver

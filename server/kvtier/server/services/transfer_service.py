@@ -29,7 +29,7 @@ from kvtier.v1.transfer_service_pb2 import (
     WriteBlocksRequest,
     WriteBlocksResponse,
 )
-from kvtier.wire.chunks import WRITE_CHUNK_BYTES, Chunk, split
+from kvtier.wire.chunks import CHUNK_BYTES, Chunk, split
 from kvtier.wire.errors import Reason, aborted, exhausted, failed_precondition, invalid
 
 # What makes requests of bytes, where that is not the generated class: see `add_service`.
@@ -64,7 +64,7 @@ class TransferService:
         if first is None or target is None:
             raise invalid("the first message names neither a lease nor an offer")
         with self._transfer():
-            async with self._node.write_bytes.share(WRITE_CHUNK_BYTES):
+            async with self._node.write_bytes.share(CHUNK_BYTES):
                 if target == "lease":
                     await self._write_lease(first, requests, send)
                 else:

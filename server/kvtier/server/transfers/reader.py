@@ -11,7 +11,7 @@ from kvtier.server.transfers.budget import Budget
 from kvtier.server.transfers.writer import INLINE_BYTES
 from kvtier.v1.result_pb2 import ReadResult
 from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
-from kvtier.wire.chunks import READ_CHUNK_BYTES, Block, cut
+from kvtier.wire.chunks import CHUNK_BYTES, Block, cut
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -56,7 +56,7 @@ class BlockReader:
         missing = [place for place, slot in enumerate(self._slots) if slot is None]
         if missing:
             await send(_refusal(missing, ReadResult.READ_RESULT_MISS))
-        messages = cut(self._sound_blocks(), READ_CHUNK_BYTES)
+        messages = cut(self._sound_blocks())
         if sum(self._block_bytes) <= INLINE_BYTES:
             for message in messages:
                 await send(message)
@@ -65,7 +65,7 @@ class BlockReader:
         await self._tell_corrupt(send)
 
     async def _send_ahead(self, messages: Iterator[bytes], send: Send) -> None:
-        loop, size = asyncio.get_running_loop(), _COPIES * READ_CHUNK_BYTES
+        loop, size = asyncio.get_running_loop(), _COPIES * CHUNK_BYTES
         message = await loop.run_in_executor(self._threads, next, messages, None)
         while message is not None:
             await self._tell_corrupt(send)
@@ -105,7 +105,7 @@ class BlockReader:
 
 def memory_of_read(tier: Tier, block_bytes: Sequence[int]) -> int:
     """Return the bytes that a read needs in memory, its read-ahead apart."""
-    messages = _COPIES * min(READ_CHUNK_BYTES, sum(block_bytes))
+    messages = _COPIES * min(CHUNK_BYTES, sum(block_bytes))
     return messages if tier.store.in_place else messages + max(block_bytes, default=0)
 
 
