@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from xxhash import xxh3_64_intdigest
 
-from kvtier.client.chunks import Assembly, Chunk
+from kvtier.client.chunks import Assembly
 from kvtier.v1 import block_pb2
 from kvtier.v1 import tier_service_pb2 as pb
 from kvtier.v1.listing_pb2 import ListBlocksRequest, ListBlocksResponse
@@ -22,6 +22,7 @@ from kvtier.v1.removal_pb2 import (
 from kvtier.v1.result_pb2 import DeleteResult, LeaseResult, LookupResult, ReadResult
 from kvtier.v1.tier_pb2 import Block as ListedBlock
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadTarget
+from kvtier.wire.chunks import Chunk
 from kvtier.wire.errors import KvtierError
 from tests.contract.folding import Facts, Fold
 from tests.contract.folding import Key as Copy

@@ -145,5 +145,7 @@ class BlockingNodeClient(_Client):
     store = _blocking(NodeClient.store)
     write_blocks = _blocking(NodeClient.write_blocks)
     load = _blocking(NodeClient.load)
+    load_into = _blocking(NodeClient.load_into)
     read_blocks = _blocking(NodeClient.read_blocks)
+    read_blocks_into = _blocking(NodeClient.read_blocks_into)
     watch_events = _iterating(NodeClient.watch_events)

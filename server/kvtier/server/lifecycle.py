@@ -19,7 +19,7 @@ from kvtier.server.node import Node
 from kvtier.server.services.event_service import EventService
 from kvtier.server.services.rpc import add_service
 from kvtier.server.services.tier_service import TierService
-from kvtier.server.services.transfer_service import TransferService
+from kvtier.server.services.transfer_service import PARSERS, TransferService
 from kvtier.server.stores.open import open_store
 from kvtier.server.stores.pinning import pinned
 from kvtier.server.tiers.policies import policy_names
@@ -82,7 +82,7 @@ class TierServer:
         await self._set_health(NOT_SERVING)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         for descriptor, servicer in zip(_SERVICES, self._servicers(), strict=True):
-            add_service(self._server, descriptor, servicer, self.node.expire_leases)
+            add_service(self._server, descriptor, servicer, self.node.expire_leases, PARSERS)
         self.address = listen_on(self._server, self._config.listen)
         await self._server.start()
         self._ticker = asyncio.create_task(self._expire_leases())

@@ -23,6 +23,7 @@ from kvtier.server.tiers.scan import snapshot
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
 from kvtier.server.tiers.threshold import Threshold
 from kvtier.server.tiers.tier import Tier
+from kvtier.server.transfers.budget import Budget
 from kvtier.server.turns import Turns
 from kvtier.v1.event_service_pb2 import TierState
 from kvtier.v1.namespace_pb2 import Namespace
@@ -58,6 +59,9 @@ class Node:
         followers: Followers connected now; kept by the event service.
         large_lookups: Held by the lookup of many blocks that is under way.
         transfers: Transfers under way; kept by the transfer service.
+        read_bytes: What reads have in memory: half of what transfers may have, so that those who
+            do not read hold up no store.
+        write_bytes: What writes have in memory: the other half.
         threads: Where bytes are copied.
     """
 
@@ -101,6 +105,8 @@ class Node:
         self.followers = 0
         self.transfers = 0
         self.large_lookups = asyncio.Lock()
+        self.read_bytes = Budget(config.limits.transfer_bytes // 2)
+        self.write_bytes = Budget(config.limits.transfer_bytes // 2)
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:
         log, threshold = self.log if config.events else None, config.store_threshold

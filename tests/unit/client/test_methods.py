@@ -52,6 +52,7 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         "describe_block": lambda: client.describe_block(FINGERPRINT, 0, b"", b"h"),
         "write_blocks": lambda: client.write_blocks(lease, {}, []),
         "read_blocks": lambda: client.read_blocks(lease, []),
+        "read_blocks_into": lambda: client.read_blocks_into(lease, []),
         "watch_events": lambda: _empty(client.watch_events()),
     }
 
@@ -59,8 +60,8 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         await call()
 
     assert set(node.names()) == _RPCS
-    # These two are made of RPCs that other methods call too.
-    assert set(_public(NodeClient)) == set(calls) | {"store", "load"}
+    # These are made of RPCs that other methods call too.
+    assert set(_public(NodeClient)) == set(calls) | {"store", "load", "load_into"}
 
 
 async def test_every_unary_call_has_a_deadline(node: FakeNode) -> None:

@@ -106,7 +106,7 @@ async def test_a_large_block_that_rotted_is_never_sent(make_node: MakeNode) -> N
 
     assert download.results() == {0: "CORRUPT"}
     assert b"".join(answer.data for answer in download.answers) == payload("b", large)
-    assert max(len(answer.data) for answer in download.answers) == 1 << 20
+    assert max(len(answer.data) for answer in download.answers) == 2 << 20
     assert node.gauges() == {"ready": 1, "free": 1}
 
 

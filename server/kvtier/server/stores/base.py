@@ -76,6 +76,23 @@ class BlockStore(Protocol):
         """
 
 
+def look(store: BlockStore, position: int, length: int) -> memoryview:
+    """Return the bytes from a position on, to be read while nothing writes there.
+
+    They are the store's own where the processor reaches them, and else a copy.
+
+    Raises:
+        ValueError: When they do not lie within the arena, or the store is closed.
+        OSError, RuntimeError: When the device fails.
+    """
+    there = store.views([position], [length])
+    if there is not None:
+        return there[0].data.toreadonly()
+    block: Bytes = np.empty(length, np.uint8)
+    store.read_into([position], [block])
+    return block.data
+
+
 def span(position: int, length: int, size: int) -> slice:
     """Return the range of bytes in an arena of a size.
 

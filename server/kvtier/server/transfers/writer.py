@@ -19,7 +19,7 @@ from kvtier.v1.result_pb2 import (
     WRITE_RESULT_WRITTEN,
     WriteResult,
 )
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
+from kvtier.wire.chunks import Chunk
 from kvtier.wire.errors import aborted, invalid
 
 _Copy = tuple[int, memoryview, xxh3_64 | None]
@@ -47,7 +47,7 @@ class BlockWriter:
         self._failed: set[int] = set()
         self._copying: asyncio.Future[list[int] | None] | None = None
 
-    async def take(self, message: WriteBlocksRequest) -> dict[int, WriteResult.ValueType]:
+    async def take(self, message: Chunk) -> dict[int, WriteResult.ValueType]:
         """Write what a message brings; return what became of the blocks that ended, by place.
 
         Raises:
