@@ -88,9 +88,10 @@ def look(store: BlockStore, position: int, length: int) -> memoryview:
     there = store.views([position], [length])
     if there is not None:
         return there[0].data.toreadonly()
+    span(position, length, store.capacity_bytes)
     block: Bytes = np.empty(length, np.uint8)
     store.read_into([position], [block])
-    return block.data
+    return block.data.toreadonly()
 
 
 def span(position: int, length: int, size: int) -> slice:
