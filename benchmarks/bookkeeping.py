@@ -24,6 +24,8 @@ from kvtier.server.clock import SystemClock
 from kvtier.server.collector import spare_long_lived
 from kvtier.server.events.log import EventLog
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
+from kvtier.server.mappings import Mappings
+from kvtier.server.quarantine import Quarantine
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.offer import Run
 from kvtier.server.tiers.policy import Stamps
@@ -79,7 +81,8 @@ class Cycle:
             clock=clock,
         )
         self.tier.fix_slots(1)
-        self.leases = Leases(clock, 1, per_owner=10, bytes_per_owner=1 << 40)
+        quarantine = Quarantine(Mappings(1), clock, 60.0)
+        self.leases = Leases(clock, 1, per_owner=10, bytes_per_owner=1 << 40, quarantine=quarantine)
         description = Namespace(
             name="bench", hash_width=WIDTH, tokens_per_block=16, block_bytes=[1]
         )

@@ -5,6 +5,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from kvtier.client.mapped.file import open_shared
 from kvtier.server.operations import describing
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
 from kvtier.v1.listing_pb2 import (
@@ -38,6 +39,7 @@ class Scene:
         namespace: The fingerprint of a namespace of which there are blocks.
         store: A store lease on one block that is not written.
         load: A load lease on a block.
+        mapping: A mapping of the tier `cpu0`, which is locked.
         page_token: The token of a second page of one block.
     """
 
@@ -45,6 +47,7 @@ class Scene:
     namespace: bytes
     store: Lease
     load: Lease
+    mapping: int = 0
     page_token: bytes = b""
 
     def blocks(self) -> list[BlockSet]:
@@ -62,6 +65,7 @@ class Scene:
             ttl=TTL,
             request_id="request-1",
             locate=True,
+            mapping=self.mapping,
         )
 
     def state(self) -> tuple[object, ...]:
@@ -104,16 +108,24 @@ def chain(*blocks: object, **fields: Any) -> BlockRun:
     return offer
 
 
+async def map_for_good(node: Serving) -> int:
+    """Map the tier `cpu0` until the node ends, and return the mapping's number."""
+    told = await node.client.map_tier("cpu0")
+    node.kept.append(open_shared(told.shared_file, None))
+    return told.mapping
+
+
 async def set_scene(node: Serving) -> Scene:
     """Store two blocks, and open one lease of each kind."""
     client = node.client
     fingerprint = await client.register_namespace(NAMESPACE)
     await client.store("cpu0", fingerprint, [chain("a", "b")], [payload("a"), payload("b")])
     runs = [chain("w", after="a", start=TOKENS)]
-    store = await client.prepare_store("cpu0", fingerprint, runs)
+    mapping = await map_for_good(node)
+    store = await client.prepare_store("cpu0", fingerprint, runs, mapping=mapping)
     pinned = [BlockSet(group=1, scope=SCOPE, block_hashes=hashes("a"))]
     load = await client.prepare_load("cpu0", fingerprint, pinned)
-    scene = Scene(node, fingerprint, store.lease, load.lease)
+    scene = Scene(node, fingerprint, store.lease, load.lease, mapping)
     async with wire(node.endpoint) as raw:
         (page,) = (
             await raw.call(METHODS["TierService.ListBlocks"], ListBlocksRequest(page_size=1))

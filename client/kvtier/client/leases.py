@@ -37,6 +37,7 @@ class LeaseCalls(Calls):
         lease_id: bytes | None = None,
         ttl: float | None = None,
         request_id: str = "",
+        mapping: int = 0,
     ) -> PrepareStoreResponse:
         """Reserve slots for the absent blocks of an offer.
 
@@ -47,16 +48,24 @@ class LeaseCalls(Calls):
             lease_id: 16 random bytes, to be able to repeat the call; None makes new ones.
             ttl: Seconds that the lease lives unless it is renewed.
             request_id: The request whose blocks these are, for recency.
+            mapping: The number of a mapping, from `map_tier`, through which the caller writes by
+                itself: the slots are told.
         """
         request = self._offer(
             tier, namespace, runs, lease_id=lease_id, ttl=ttl, request_id=request_id
         )
+        request.locate, request.mapping = bool(mapping), mapping
         return await self._connection.call(
             self._connection.tiers.PrepareStore, request, request.namespace
         )
 
     async def complete_store(
-        self, lease: Lease, *, failed_blocks: Sequence[int] = (), failed: bool = False
+        self,
+        lease: Lease,
+        *,
+        failed_blocks: Sequence[int] = (),
+        failed: bool = False,
+        checksums: Sequence[int] = (),
     ) -> CompleteStoreResponse:
         """Make the written blocks of a store lease readable and end it.
 
@@ -64,9 +73,14 @@ class LeaseCalls(Calls):
             lease: The lease, from the answer of `prepare_store`.
             failed_blocks: Places in the offer of blocks that could not be written.
             failed: Nothing was written: give every block back.
+            checksums: From a caller that wrote through a mapping: the XXH3-64 of each slot told.
         """
         request = build(
-            CompleteStoreRequest, lease=lease, failed_blocks=failed_blocks, failed=failed
+            CompleteStoreRequest,
+            lease=lease,
+            failed_blocks=failed_blocks,
+            failed=failed,
+            checksums=checksums,
         )
         return await self._connection.call(self._connection.tiers.CompleteStore, request)
 
@@ -79,6 +93,7 @@ class LeaseCalls(Calls):
         lease_id: bytes | None = None,
         ttl: float | None = None,
         request_id: str = "",
+        mapping: int = 0,
     ) -> PrepareLoadResponse:
         """Pin readable blocks; those that are not readable are told and not pinned.
 
@@ -89,6 +104,8 @@ class LeaseCalls(Calls):
             lease_id: 16 random bytes, to be able to repeat the call; None makes new ones.
             ttl: Seconds that the lease lives unless it is renewed.
             request_id: The request that loads, for recency.
+            mapping: The number of a mapping, from `map_tier`, through which the caller reads by
+                itself: the slots are told.
         """
         request = build(
             PrepareLoadRequest,
@@ -99,6 +116,8 @@ class LeaseCalls(Calls):
             owner=self._connection.owner,
             ttl=duration("ttl", ttl),
             request_id=request_id,
+            locate=bool(mapping),
+            mapping=mapping,
         )
         return await self._connection.call(
             self._connection.tiers.PrepareLoad, request, request.namespace

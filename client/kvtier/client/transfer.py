@@ -29,6 +29,8 @@ from kvtier.v1.tier_service_pb2 import (
     PrepareStoreResponse,
 )
 from kvtier.v1.transfer_service_pb2 import (
+    MapTierRequest,
+    MapTierResponse,
     ReadBlocksRequest,
     ReadTarget,
     WriteBlocksRequest,
@@ -123,6 +125,15 @@ class TransferCalls(Calls):
         return await self._connection.remembering(
             target.namespace, lambda: self._read(request, sizes)
         )
+
+    async def map_tier(self, tier: str) -> MapTierResponse:
+        """Tell where a tier's memory is, for a caller on the same host; see `blocks`.
+
+        Raises:
+            FailedPreconditionError: When the tier cannot be mapped.
+        """
+        request = build(MapTierRequest, tier=tier)
+        return await self._connection.call(self._connection.transfers.MapTier, request)
 
     async def read_blocks(self, lease: Lease, block_bytes: Sequence[int]) -> LoadReport:
         """Read the blocks of an open load lease.

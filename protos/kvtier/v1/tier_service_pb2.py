@@ -30,7 +30,7 @@ from kvtier.v1 import result_pb2 as kvtier_dot_v1_dot_result__pb2
 from kvtier.v1 import tier_pb2 as kvtier_dot_v1_dot_tier__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ckvtier/v1/tier_service.proto\x12\tkvtier.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15kvtier/v1/block.proto\x1a\x17kvtier/v1/listing.proto\x1a\x19kvtier/v1/namespace.proto\x1a\x16kvtier/v1/result.proto\x1a\x14kvtier/v1/tier.proto\"\x10\n\x0eGetNodeRequest\"0\n\x0fGetNodeResponse\x12\x1d\n\x04node\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Node\"\x12\n\x10ListTiersRequest\"3\n\x11ListTiersResponse\x12\x1e\n\x05tiers\x18\x01 \x03(\x0b\x32\x0f.kvtier.v1.Tier\"C\n\x18RegisterNamespaceRequest\x12\'\n\tnamespace\x18\x01 \x01(\x0b\x32\x14.kvtier.v1.Namespace\"0\n\x19RegisterNamespaceResponse\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\x0c\"\x17\n\x15ListNamespacesRequest\"B\n\x16ListNamespacesResponse\x12(\n\nnamespaces\x18\x01 \x03(\x0b\x32\x14.kvtier.v1.Namespace\"e\n\x13LookupBlocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x16\n\x0einclude_blocks\x18\x03 \x01(\x08\"M\n\x14LookupBlocksResponse\x12\r\n\x05tiers\x18\x01 \x03(\t\x12&\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.ChainLookup\"\xc6\x01\n\x13PrepareStoreRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12!\n\x04runs\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockRun\x12\x10\n\x08lease_id\x18\x04 \x01(\x0c\x12\r\n\x05owner\x18\x05 \x01(\t\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0e\n\x06locate\x18\x08 \x01(\x08\"\xc7\x01\n\x14PrepareStoreResponse\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x08outcomes\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.StoreOutcome\x12,\n\x07\x65victed\x18\x04 \x03(\x0b\x32\x1b.kvtier.v1.NamespacedBlocks\x12\r\n\x05slots\x18\x05 \x03(\r\"\x86\x01\n\x14\x43ompleteStoreRequest\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12\x15\n\rfailed_blocks\x18\x02 \x03(\r\x12\x0e\n\x06\x66\x61iled\x18\x03 \x01(\x08\x12\x13\n\x0bwait_copies\x18\x04 \x01(\x08\x12\x11\n\tchecksums\x18\x05 \x03(\x06\"C\n\x15\x43ompleteStoreResponse\x12*\n\x07results\x18\x01 \x03(\x0e\x32\x19.kvtier.v1.CompleteResult\"\xe6\x01\n\x12PrepareLoadRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12#\n\x06\x62locks\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x10\n\x08lease_id\x18\x04 \x01(\x0c\x12\r\n\x05owner\x18\x05 \x01(\t\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0f\n\x07promote\x18\x08 \x01(\x08\x12\x0c\n\x04wait\x18\t \x01(\x08\x12\x0e\n\x06locate\x18\n \x01(\x08\"\xaa\x01\n\x13PrepareLoadResponse\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x07results\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.LookupResult\x12\r\n\x05slots\x18\x04 \x03(\r\x12\x11\n\tchecksums\x18\x05 \x03(\x06\"6\n\x13\x43ompleteLoadRequest\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\"\x16\n\x14\x43ompleteLoadResponse\"^\n\x12RenewLeasesRequest\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\">\n\x13RenewLeasesResponse\x12\'\n\x07results\x18\x01 \x03(\x0e\x32\x16.kvtier.v1.LeaseResult\"G\n\x14ReleaseLeasesRequest\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvtier.v1.Lease\x12\r\n\x05owner\x18\x02 \x01(\t\"V\n\x15ReleaseLeasesResponse\x12\'\n\x07results\x18\x01 \x03(\x0e\x32\x16.kvtier.v1.LeaseResult\x12\x14\n\x0cowner_leases\x18\x02 \x01(\r\"o\n\x12TouchBlocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\r\n\x05tiers\x18\x04 \x03(\t\"8\n\x13TouchBlocksResponse\x12\r\n\x05tiers\x18\x01 \x03(\t\x12\x12\n\ntier_masks\x18\x02 \x03(\r\"k\n\x13\x44\x65leteBlocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\r\n\x05tiers\x18\x03 \x03(\t\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\">\n\x14\x44\x65leteBlocksResponse\x12&\n\x05tiers\x18\x01 \x03(\x0b\x32\x17.kvtier.v1.TierDeletion\"B\n\x10\x43learTierRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12\r\n\x05\x66orce\x18\x03 \x01(\x08\"A\n\x11\x43learTierResponse\x12\x16\n\x0eremoved_blocks\x18\x01 \x01(\x04\x12\x14\n\x0c\x65nded_leases\x18\x02 \x01(\r2\x8b\n\n\x0bTierService\x12@\n\x07GetNode\x12\x19.kvtier.v1.GetNodeRequest\x1a\x1a.kvtier.v1.GetNodeResponse\x12\x46\n\tListTiers\x12\x1b.kvtier.v1.ListTiersRequest\x1a\x1c.kvtier.v1.ListTiersResponse\x12^\n\x11RegisterNamespace\x12#.kvtier.v1.RegisterNamespaceRequest\x1a$.kvtier.v1.RegisterNamespaceResponse\x12U\n\x0eListNamespaces\x12 .kvtier.v1.ListNamespacesRequest\x1a!.kvtier.v1.ListNamespacesResponse\x12O\n\x0cLookupBlocks\x12\x1e.kvtier.v1.LookupBlocksRequest\x1a\x1f.kvtier.v1.LookupBlocksResponse\x12O\n\x0cPrepareStore\x12\x1e.kvtier.v1.PrepareStoreRequest\x1a\x1f.kvtier.v1.PrepareStoreResponse\x12R\n\rCompleteStore\x12\x1f.kvtier.v1.CompleteStoreRequest\x1a .kvtier.v1.CompleteStoreResponse\x12L\n\x0bPrepareLoad\x12\x1d.kvtier.v1.PrepareLoadRequest\x1a\x1e.kvtier.v1.PrepareLoadResponse\x12O\n\x0c\x43ompleteLoad\x12\x1e.kvtier.v1.CompleteLoadRequest\x1a\x1f.kvtier.v1.CompleteLoadResponse\x12L\n\x0bRenewLeases\x12\x1d.kvtier.v1.RenewLeasesRequest\x1a\x1e.kvtier.v1.RenewLeasesResponse\x12R\n\rReleaseLeases\x12\x1f.kvtier.v1.ReleaseLeasesRequest\x1a .kvtier.v1.ReleaseLeasesResponse\x12L\n\x0bTouchBlocks\x12\x1d.kvtier.v1.TouchBlocksRequest\x1a\x1e.kvtier.v1.TouchBlocksResponse\x12O\n\x0c\x44\x65leteBlocks\x12\x1e.kvtier.v1.DeleteBlocksRequest\x1a\x1f.kvtier.v1.DeleteBlocksResponse\x12\x46\n\tClearTier\x12\x1b.kvtier.v1.ClearTierRequest\x1a\x1c.kvtier.v1.ClearTierResponse\x12I\n\nListBlocks\x12\x1c.kvtier.v1.ListBlocksRequest\x1a\x1d.kvtier.v1.ListBlocksResponse\x12R\n\rDescribeBlock\x12\x1f.kvtier.v1.DescribeBlockRequest\x1a .kvtier.v1.DescribeBlockResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ckvtier/v1/tier_service.proto\x12\tkvtier.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15kvtier/v1/block.proto\x1a\x17kvtier/v1/listing.proto\x1a\x19kvtier/v1/namespace.proto\x1a\x16kvtier/v1/result.proto\x1a\x14kvtier/v1/tier.proto\"\x10\n\x0eGetNodeRequest\"0\n\x0fGetNodeResponse\x12\x1d\n\x04node\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Node\"\x12\n\x10ListTiersRequest\"3\n\x11ListTiersResponse\x12\x1e\n\x05tiers\x18\x01 \x03(\x0b\x32\x0f.kvtier.v1.Tier\"C\n\x18RegisterNamespaceRequest\x12\'\n\tnamespace\x18\x01 \x01(\x0b\x32\x14.kvtier.v1.Namespace\"0\n\x19RegisterNamespaceResponse\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\x0c\"\x17\n\x15ListNamespacesRequest\"B\n\x16ListNamespacesResponse\x12(\n\nnamespaces\x18\x01 \x03(\x0b\x32\x14.kvtier.v1.Namespace\"e\n\x13LookupBlocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x16\n\x0einclude_blocks\x18\x03 \x01(\x08\"M\n\x14LookupBlocksResponse\x12\r\n\x05tiers\x18\x01 \x03(\t\x12&\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.ChainLookup\"\xd7\x01\n\x13PrepareStoreRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12!\n\x04runs\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockRun\x12\x10\n\x08lease_id\x18\x04 \x01(\x0c\x12\r\n\x05owner\x18\x05 \x01(\t\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0e\n\x06locate\x18\x08 \x01(\x08\x12\x0f\n\x07mapping\x18\t \x01(\x06\"\xc7\x01\n\x14PrepareStoreResponse\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x08outcomes\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.StoreOutcome\x12,\n\x07\x65victed\x18\x04 \x03(\x0b\x32\x1b.kvtier.v1.NamespacedBlocks\x12\r\n\x05slots\x18\x05 \x03(\r\"\x86\x01\n\x14\x43ompleteStoreRequest\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12\x15\n\rfailed_blocks\x18\x02 \x03(\r\x12\x0e\n\x06\x66\x61iled\x18\x03 \x01(\x08\x12\x13\n\x0bwait_copies\x18\x04 \x01(\x08\x12\x11\n\tchecksums\x18\x05 \x03(\x06\"C\n\x15\x43ompleteStoreResponse\x12*\n\x07results\x18\x01 \x03(\x0e\x32\x19.kvtier.v1.CompleteResult\"\xf7\x01\n\x12PrepareLoadRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12#\n\x06\x62locks\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x10\n\x08lease_id\x18\x04 \x01(\x0c\x12\r\n\x05owner\x18\x05 \x01(\t\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0f\n\x07promote\x18\x08 \x01(\x08\x12\x0c\n\x04wait\x18\t \x01(\x08\x12\x0e\n\x06locate\x18\n \x01(\x08\x12\x0f\n\x07mapping\x18\x0b \x01(\x06\"\xaa\x01\n\x13PrepareLoadResponse\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x07results\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.LookupResult\x12\r\n\x05slots\x18\x04 \x03(\r\x12\x11\n\tchecksums\x18\x05 \x03(\x06\"6\n\x13\x43ompleteLoadRequest\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\"\x16\n\x14\x43ompleteLoadResponse\"^\n\x12RenewLeasesRequest\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\">\n\x13RenewLeasesResponse\x12\'\n\x07results\x18\x01 \x03(\x0e\x32\x16.kvtier.v1.LeaseResult\"G\n\x14ReleaseLeasesRequest\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvtier.v1.Lease\x12\r\n\x05owner\x18\x02 \x01(\t\"V\n\x15ReleaseLeasesResponse\x12\'\n\x07results\x18\x01 \x03(\x0e\x32\x16.kvtier.v1.LeaseResult\x12\x14\n\x0cowner_leases\x18\x02 \x01(\r\"o\n\x12TouchBlocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\r\n\x05tiers\x18\x04 \x03(\t\"8\n\x13TouchBlocksResponse\x12\r\n\x05tiers\x18\x01 \x03(\t\x12\x12\n\ntier_masks\x18\x02 \x03(\r\"k\n\x13\x44\x65leteBlocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\r\n\x05tiers\x18\x03 \x03(\t\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\">\n\x14\x44\x65leteBlocksResponse\x12&\n\x05tiers\x18\x01 \x03(\x0b\x32\x17.kvtier.v1.TierDeletion\"B\n\x10\x43learTierRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12\r\n\x05\x66orce\x18\x03 \x01(\x08\"A\n\x11\x43learTierResponse\x12\x16\n\x0eremoved_blocks\x18\x01 \x01(\x04\x12\x14\n\x0c\x65nded_leases\x18\x02 \x01(\r2\x8b\n\n\x0bTierService\x12@\n\x07GetNode\x12\x19.kvtier.v1.GetNodeRequest\x1a\x1a.kvtier.v1.GetNodeResponse\x12\x46\n\tListTiers\x12\x1b.kvtier.v1.ListTiersRequest\x1a\x1c.kvtier.v1.ListTiersResponse\x12^\n\x11RegisterNamespace\x12#.kvtier.v1.RegisterNamespaceRequest\x1a$.kvtier.v1.RegisterNamespaceResponse\x12U\n\x0eListNamespaces\x12 .kvtier.v1.ListNamespacesRequest\x1a!.kvtier.v1.ListNamespacesResponse\x12O\n\x0cLookupBlocks\x12\x1e.kvtier.v1.LookupBlocksRequest\x1a\x1f.kvtier.v1.LookupBlocksResponse\x12O\n\x0cPrepareStore\x12\x1e.kvtier.v1.PrepareStoreRequest\x1a\x1f.kvtier.v1.PrepareStoreResponse\x12R\n\rCompleteStore\x12\x1f.kvtier.v1.CompleteStoreRequest\x1a .kvtier.v1.CompleteStoreResponse\x12L\n\x0bPrepareLoad\x12\x1d.kvtier.v1.PrepareLoadRequest\x1a\x1e.kvtier.v1.PrepareLoadResponse\x12O\n\x0c\x43ompleteLoad\x12\x1e.kvtier.v1.CompleteLoadRequest\x1a\x1f.kvtier.v1.CompleteLoadResponse\x12L\n\x0bRenewLeases\x12\x1d.kvtier.v1.RenewLeasesRequest\x1a\x1e.kvtier.v1.RenewLeasesResponse\x12R\n\rReleaseLeases\x12\x1f.kvtier.v1.ReleaseLeasesRequest\x1a .kvtier.v1.ReleaseLeasesResponse\x12L\n\x0bTouchBlocks\x12\x1d.kvtier.v1.TouchBlocksRequest\x1a\x1e.kvtier.v1.TouchBlocksResponse\x12O\n\x0c\x44\x65leteBlocks\x12\x1e.kvtier.v1.DeleteBlocksRequest\x1a\x1f.kvtier.v1.DeleteBlocksResponse\x12\x46\n\tClearTier\x12\x1b.kvtier.v1.ClearTierRequest\x1a\x1c.kvtier.v1.ClearTierResponse\x12I\n\nListBlocks\x12\x1c.kvtier.v1.ListBlocksRequest\x1a\x1d.kvtier.v1.ListBlocksResponse\x12R\n\rDescribeBlock\x12\x1f.kvtier.v1.DescribeBlockRequest\x1a .kvtier.v1.DescribeBlockResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -58,41 +58,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOOKUPBLOCKSRESPONSE']._serialized_start=652
   _globals['_LOOKUPBLOCKSRESPONSE']._serialized_end=729
   _globals['_PREPARESTOREREQUEST']._serialized_start=732
-  _globals['_PREPARESTOREREQUEST']._serialized_end=930
-  _globals['_PREPARESTORERESPONSE']._serialized_start=933
-  _globals['_PREPARESTORERESPONSE']._serialized_end=1132
-  _globals['_COMPLETESTOREREQUEST']._serialized_start=1135
-  _globals['_COMPLETESTOREREQUEST']._serialized_end=1269
-  _globals['_COMPLETESTORERESPONSE']._serialized_start=1271
-  _globals['_COMPLETESTORERESPONSE']._serialized_end=1338
-  _globals['_PREPARELOADREQUEST']._serialized_start=1341
-  _globals['_PREPARELOADREQUEST']._serialized_end=1571
-  _globals['_PREPARELOADRESPONSE']._serialized_start=1574
-  _globals['_PREPARELOADRESPONSE']._serialized_end=1744
-  _globals['_COMPLETELOADREQUEST']._serialized_start=1746
-  _globals['_COMPLETELOADREQUEST']._serialized_end=1800
-  _globals['_COMPLETELOADRESPONSE']._serialized_start=1802
-  _globals['_COMPLETELOADRESPONSE']._serialized_end=1824
-  _globals['_RENEWLEASESREQUEST']._serialized_start=1826
-  _globals['_RENEWLEASESREQUEST']._serialized_end=1920
-  _globals['_RENEWLEASESRESPONSE']._serialized_start=1922
-  _globals['_RENEWLEASESRESPONSE']._serialized_end=1984
-  _globals['_RELEASELEASESREQUEST']._serialized_start=1986
-  _globals['_RELEASELEASESREQUEST']._serialized_end=2057
-  _globals['_RELEASELEASESRESPONSE']._serialized_start=2059
-  _globals['_RELEASELEASESRESPONSE']._serialized_end=2145
-  _globals['_TOUCHBLOCKSREQUEST']._serialized_start=2147
-  _globals['_TOUCHBLOCKSREQUEST']._serialized_end=2258
-  _globals['_TOUCHBLOCKSRESPONSE']._serialized_start=2260
-  _globals['_TOUCHBLOCKSRESPONSE']._serialized_end=2316
-  _globals['_DELETEBLOCKSREQUEST']._serialized_start=2318
-  _globals['_DELETEBLOCKSREQUEST']._serialized_end=2425
-  _globals['_DELETEBLOCKSRESPONSE']._serialized_start=2427
-  _globals['_DELETEBLOCKSRESPONSE']._serialized_end=2489
-  _globals['_CLEARTIERREQUEST']._serialized_start=2491
-  _globals['_CLEARTIERREQUEST']._serialized_end=2557
-  _globals['_CLEARTIERRESPONSE']._serialized_start=2559
-  _globals['_CLEARTIERRESPONSE']._serialized_end=2624
-  _globals['_TIERSERVICE']._serialized_start=2627
-  _globals['_TIERSERVICE']._serialized_end=3918
+  _globals['_PREPARESTOREREQUEST']._serialized_end=947
+  _globals['_PREPARESTORERESPONSE']._serialized_start=950
+  _globals['_PREPARESTORERESPONSE']._serialized_end=1149
+  _globals['_COMPLETESTOREREQUEST']._serialized_start=1152
+  _globals['_COMPLETESTOREREQUEST']._serialized_end=1286
+  _globals['_COMPLETESTORERESPONSE']._serialized_start=1288
+  _globals['_COMPLETESTORERESPONSE']._serialized_end=1355
+  _globals['_PREPARELOADREQUEST']._serialized_start=1358
+  _globals['_PREPARELOADREQUEST']._serialized_end=1605
+  _globals['_PREPARELOADRESPONSE']._serialized_start=1608
+  _globals['_PREPARELOADRESPONSE']._serialized_end=1778
+  _globals['_COMPLETELOADREQUEST']._serialized_start=1780
+  _globals['_COMPLETELOADREQUEST']._serialized_end=1834
+  _globals['_COMPLETELOADRESPONSE']._serialized_start=1836
+  _globals['_COMPLETELOADRESPONSE']._serialized_end=1858
+  _globals['_RENEWLEASESREQUEST']._serialized_start=1860
+  _globals['_RENEWLEASESREQUEST']._serialized_end=1954
+  _globals['_RENEWLEASESRESPONSE']._serialized_start=1956
+  _globals['_RENEWLEASESRESPONSE']._serialized_end=2018
+  _globals['_RELEASELEASESREQUEST']._serialized_start=2020
+  _globals['_RELEASELEASESREQUEST']._serialized_end=2091
+  _globals['_RELEASELEASESRESPONSE']._serialized_start=2093
+  _globals['_RELEASELEASESRESPONSE']._serialized_end=2179
+  _globals['_TOUCHBLOCKSREQUEST']._serialized_start=2181
+  _globals['_TOUCHBLOCKSREQUEST']._serialized_end=2292
+  _globals['_TOUCHBLOCKSRESPONSE']._serialized_start=2294
+  _globals['_TOUCHBLOCKSRESPONSE']._serialized_end=2350
+  _globals['_DELETEBLOCKSREQUEST']._serialized_start=2352
+  _globals['_DELETEBLOCKSREQUEST']._serialized_end=2459
+  _globals['_DELETEBLOCKSRESPONSE']._serialized_start=2461
+  _globals['_DELETEBLOCKSRESPONSE']._serialized_end=2523
+  _globals['_CLEARTIERREQUEST']._serialized_start=2525
+  _globals['_CLEARTIERREQUEST']._serialized_end=2591
+  _globals['_CLEARTIERRESPONSE']._serialized_start=2593
+  _globals['_CLEARTIERRESPONSE']._serialized_end=2658
+  _globals['_TIERSERVICE']._serialized_start=2661
+  _globals['_TIERSERVICE']._serialized_end=3952
 # @@protoc_insertion_point(module_scope)

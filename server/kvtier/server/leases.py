@@ -9,6 +9,7 @@ from itertools import count
 from math import inf
 
 from kvtier.server.clock import Clock
+from kvtier.server.quarantine import Quarantine
 from kvtier.server.tiers.spaces import NamespaceInfo
 from kvtier.server.tiers.table import DOOMED, PENDING, WRITTEN
 from kvtier.server.tiers.tier import Tier
@@ -39,8 +40,13 @@ class End(Enum):
 
     COMPLETED = "was completed"
     RELEASED = "was released"
+    OWNER_RELEASED = "was released with all leases of its owner"
     EXPIRED = "expired"
     CLEARED = "was ended by a clear"
+
+
+# Whoever names the lease itself is its owner; anybody may name an owner.
+_OWNERS_WORD = {End.COMPLETED, End.RELEASED}
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +69,7 @@ class Lease:
         answer: The encoded answer to the request that took it.
         bytes_held: Bytes of the blocks that it held when it was opened, for its owner's limit.
         writing: Places whose block a call is writing now.
+        mapping: The mapping through which the owner writes or reads by itself; 0 without one.
     """
 
     id: bytes
@@ -80,6 +87,7 @@ class Lease:
     answer: bytes = b""
     bytes_held: int = 0
     writing: set[int] = field(default_factory=set)
+    mapping: int = 0
 
     def reference(self) -> block_pb2.Lease:
         """Return the lease as callers name it."""
@@ -112,11 +120,19 @@ class Leases:
             node are not taken for today's.
         per_owner: Open leases that one owner may have.
         bytes_per_owner: Bytes of blocks that one owner's leases may hold.
+        quarantine: Where the slots go that a late writer may still be writing into.
     """
 
     def __init__(
-        self, clock: Clock, first_generation: int, *, per_owner: int, bytes_per_owner: int
+        self,
+        clock: Clock,
+        first_generation: int,
+        *,
+        per_owner: int,
+        bytes_per_owner: int,
+        quarantine: Quarantine,
     ) -> None:
+        self.quarantine = quarantine
         self._clock = clock
         self._generations = count(first_generation)
         self._per_owner = per_owner
@@ -265,12 +281,22 @@ class Leases:
         )
 
     def let_go(self, lease: Lease, how: End) -> None:
-        """End a lease that was not completed: what it reserved or pinned is free again."""
-        release_slots(lease, list(lease.slots.values()))
+        """End a lease that was not completed: what it reserved or pinned is free again.
+
+        Slots that its owner writes by itself are quarantined, unless it was the owner who ended it.
+        """
+        slots = list(lease.slots.values())
+        if lease.kind == STORE and lease.mapping and how not in _OWNERS_WORD:
+            tier, state = lease.tier, lease.tier.table.state
+            tier.cut_off([slot for slot in slots if state[slot] in {PENDING, WRITTEN}])
+            self.quarantine.take(lease.id, lease.generation, tier, lease.mapping, slots)
+        else:
+            release_slots(lease, slots)
         self.end(lease, how)
 
     def expire(self) -> None:
         """End the leases whose time has come."""
+        self.quarantine.expire()
         now = self._clock.monotonic()
         while self._expiries and self._expiries[0][0] <= now:
             due, generation, lease_id = heappop(self._expiries)

@@ -12,7 +12,9 @@ from kvtier.server.events.log import EventLog
 from kvtier.server.events.parts import Part
 from kvtier.server.events.source import TierInfo
 from kvtier.server.leases import Leases
+from kvtier.server.mappings import Mappings
 from kvtier.server.namespaces import Namespaces
+from kvtier.server.quarantine import Quarantine
 from kvtier.server.stores.base import BlockStore
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.policy import Stamps
@@ -46,6 +48,7 @@ class Node:
         spaces: The spaces that have blocks.
         stamps: Where the policies of all tiers get the numbers of their stamps.
         leases: Every reservation and pin.
+        mappings: The numbers of mappings of tiers.
         registry: The registered namespaces.
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
@@ -70,11 +73,13 @@ class Node:
         self.spaces = Spaces()
         self.stamps = Stamps()
         self.registry = Namespaces(config.limits.namespaces, config.limits.block_bytes)
+        self.mappings = Mappings(rng.randrange(1, 1 << 62))
         self.leases = Leases(
             clock,
             rng.randrange(1, 1 << 63),
             per_owner=config.limits.leases_per_owner,
             bytes_per_owner=config.limits.leased_bytes_per_owner,
+            quarantine=Quarantine(self.mappings, clock, config.slot_quarantine),
         )
         self.tiers = [
             self._tier(place, tier, store)

@@ -7,6 +7,8 @@ import pytest
 
 from kvtier.server.clock import ManualClock
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
+from kvtier.server.mappings import Mappings
+from kvtier.server.quarantine import Quarantine
 from kvtier.v1 import block_pb2
 from kvtier.wire.errors import KvtierError, Reason
 
@@ -23,7 +25,10 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def leases(clock: ManualClock) -> Leases:
-    return Leases(clock, first_generation=500, per_owner=3, bytes_per_owner=1000)
+    quarantine = Quarantine(Mappings(1), clock, 60.0)
+    return Leases(
+        clock, first_generation=500, per_owner=3, bytes_per_owner=1000, quarantine=quarantine
+    )
 
 
 class Opener:

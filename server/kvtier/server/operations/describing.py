@@ -92,5 +92,6 @@ def _tier(tier: Tier) -> TierMessage:
         pending_blocks=occupancy.pending,
         leased_blocks=occupancy.leased,
         draining_blocks=occupancy.draining,
+        quarantined_blocks=occupancy.quarantined,
         counters=TierCounters(**asdict(tier.counters)),
     )

@@ -36,15 +36,17 @@ def release_leases(node: Node, request: ReleaseLeasesRequest) -> ReleaseLeasesRe
     if not request.leases and not owner:
         raise invalid("leases and owner are both empty; name leases, or an owner")
     _check_leases(node, request.leases)
+    for named in request.leases:
+        node.leases.quarantine.hear(named.id, named.generation)
     results = [
         OK
-        if node.leases.end_of(lease) is End.RELEASED
+        if node.leases.end_of(lease) in {End.RELEASED, End.OWNER_RELEASED}
         else _apply(node, lease, lambda found: node.leases.let_go(found, End.RELEASED))
         for lease in request.leases
     ]
     owned = node.leases.of_owner(owner) if owner else []
-    for lease in owned:
-        node.leases.let_go(lease, End.RELEASED)
+    for held in owned:
+        node.leases.let_go(held, End.OWNER_RELEASED)
     return ReleaseLeasesResponse(results=results, owner_leases=len(owned))
 
 

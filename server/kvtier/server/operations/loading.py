@@ -8,6 +8,7 @@ from kvtier.server.operations.requests import (
     as_duration,
     block_sizes,
     read_keys,
+    read_mapping,
     read_text,
     read_ttl,
     request_digest,
@@ -45,6 +46,7 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
     owner = read_text("owner", request.owner, required=True)
     request_id = read_text("request_id", request.request_id, required=False)
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
+    mapping = read_mapping(node, tier, request)
     keys = read_keys(node, namespace, request.blocks)
     results, found, pinned = tier.load(request_id, keys, node.leases.room_of(owner))
     for other in node.tiers:
@@ -65,6 +67,10 @@ def _open_load(node: Node, request: PrepareLoadRequest, digest: bytes) -> Lease:
     )
     node.leases.open(lease, ttl)
     response = PrepareLoadResponse(lease=lease.reference(), ttl=as_duration(ttl), results=results)
+    if mapping:
+        checksum = tier.table.checksum
+        response.slots.extend([slot or 0 for slot in found])
+        response.checksums.extend([0 if slot is None else checksum[slot] for slot in found])
     lease.answer = response.SerializeToString()
     return lease
 

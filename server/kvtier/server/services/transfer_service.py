@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from kvtier.server.leases import LOAD, STORE, End, Lease, read_lease_id
 from kvtier.server.node import Node
+from kvtier.server.operations.mapping import map_tier
 from kvtier.server.operations.requests import block_sizes, read_keys, request_digest
 from kvtier.server.operations.storing import open_store
 from kvtier.server.services.rpc import Send
@@ -22,6 +23,8 @@ from kvtier.v1.result_pb2 import (
     WriteResult,
 )
 from kvtier.v1.transfer_service_pb2 import (
+    MapTierRequest,
+    MapTierResponse,
     ReadBlocksRequest,
     ReadBlocksResponse,
     ReadTarget,
@@ -73,6 +76,10 @@ class TransferService:
             else:
                 await self._read_target(request.blocks, send)
 
+    def map_tier(self, request: MapTierRequest) -> MapTierResponse:
+        """Tell where a tier's memory is."""
+        return map_tier(self._node, request)
+
     async def _write_lease(
         self, first: WriteBlocksRequest, requests: AsyncIterator[WriteBlocksRequest], send: Send
     ) -> None:
@@ -91,6 +98,8 @@ class TransferService:
     async def _write_offer(
         self, first: WriteBlocksRequest, requests: AsyncIterator[WriteBlocksRequest], send: Send
     ) -> None:
+        # The bytes come through this call, which ends the lease as it ends itself.
+        first.offer.ClearField("locate")
         digest = request_digest(first.offer)
         if self._node.leases.first_answer(read_lease_id(first.offer.lease_id), digest) is not None:
             raise failed_precondition(

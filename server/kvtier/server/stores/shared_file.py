@@ -72,8 +72,7 @@ def allocate(descriptor: int, size: int, directory: Path) -> None:
     reason = os.strerror(errno.ENOSPC)
     if size <= free:
         try:
-            if size:
-                os.posix_fallocate(descriptor, 0, size)
+            os.posix_fallocate(descriptor, 0, size)
         except OSError as error:
             reason = os.strerror(error.errno or 0)
         else:

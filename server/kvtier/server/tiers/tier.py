@@ -157,9 +157,13 @@ class Tier:
 
     def abandon(self, slots: Sequence[int]) -> None:
         """Give reserved slots back, and end their leases."""
+        self.cut_off(slots)
+        self.occupancy.unpin(slots)
+
+    def cut_off(self, slots: Sequence[int]) -> None:
+        """Take blocks that are being written away from their writers, who keep their leases."""
         self.occupancy.cut_off(slots)
         self.counters.abandoned += len(slots)
-        self.occupancy.unpin(slots)
 
     # Pinning and recency
 
@@ -207,8 +211,7 @@ class Tier:
         going = [slot for slot in dict.fromkeys(found) if slot is not None and slot not in busy]
         written = [slot for slot in going if state[slot] in {PENDING, WRITTEN}]
         self._remove([s for s in going if state[s] == READY], REMOVAL_REASON_DELETED)
-        self.occupancy.cut_off(written)
-        self.counters.abandoned += len(written)
+        self.cut_off(written)
         return [
             DELETE_RESULT_NOT_FOUND
             if slot is None
@@ -309,13 +312,15 @@ class Tier:
             raise exhausted(
                 f"tier {self.name} has no room for {needed} blocks: of its {table.capacity} slots "
                 f"{table.free} are free and {evictable} may be evicted; {occupancy.leased} are "
-                f"leased, {occupancy.pending} being written, {occupancy.draining} draining",
+                f"leased, {occupancy.pending} being written, {occupancy.draining} draining, "
+                f"{occupancy.quarantined} quarantined",
                 Reason.TIER_FULL,
                 retry_after=_RETRY_WHEN_FULL,
                 metadata={
                     "leased_blocks": str(occupancy.leased),
                     "pending_blocks": str(occupancy.pending),
                     "draining_blocks": str(occupancy.draining),
+                    "quarantined_blocks": str(occupancy.quarantined),
                 },
             )
         return missing
