@@ -8,6 +8,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from kvtier.client.errors import client_closed
 from kvtier.client.loop_thread import LoopThread
+from kvtier.client.mapped.blocking import BlockingBlocks
+from kvtier.client.mapped.blocks import Blocks
 from kvtier.client.node import NodeClient
 
 P = ParamSpec("P")
@@ -109,6 +111,19 @@ def _iterating(
     return call
 
 
+def _with_blocks(
+    method: Callable[Concatenate[NodeClient, P], Blocks],
+) -> Callable[Concatenate[Any, P], BlockingBlocks]:
+    @wraps(method)
+    def call(client: _Client, /, *args: P.args, **kwargs: P.kwargs) -> BlockingBlocks:
+        def run(start: Callable[[], Coroutine[Any, Any, T]], /) -> T:
+            return client._run(lambda _: start())  # noqa: SLF001 - its methods
+
+        return BlockingBlocks(method(client._node, *args, **kwargs), run)  # noqa: SLF001
+
+    return call
+
+
 class BlockingNodeClient(_Client):
     """A client of one node for callers that block: every method of `NodeClient`, by its name.
 
@@ -122,6 +137,7 @@ class BlockingNodeClient(_Client):
         random_bytes: Where lease ids come from.
     """
 
+    blocks = _with_blocks(NodeClient.blocks)
     get_node = _blocking(NodeClient.get_node)
     list_tiers = _blocking(NodeClient.list_tiers)
     register_namespace = _blocking(NodeClient.register_namespace)
@@ -139,6 +155,7 @@ class BlockingNodeClient(_Client):
     renew_leases = _blocking(NodeClient.renew_leases)
     release_leases = _blocking(NodeClient.release_leases)
     store = _blocking(NodeClient.store)
+    map_tier = _blocking(NodeClient.map_tier)
     write_blocks = _blocking(NodeClient.write_blocks)
     load = _blocking(NodeClient.load)
     read_blocks = _blocking(NodeClient.read_blocks)
