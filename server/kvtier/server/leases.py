@@ -296,7 +296,6 @@ class Leases:
 
     def expire(self) -> None:
         """End the leases whose time has come."""
-        self.quarantine.expire()
         now = self._clock.monotonic()
         while self._expiries and self._expiries[0][0] <= now:
             due, generation, lease_id = heappop(self._expiries)
@@ -312,6 +311,7 @@ class Leases:
             if ended.until > now:
                 break
             self._forget(lease_id)
+        self.quarantine.expire()
 
     def _schedule(self, lease: Lease) -> None:
         lease.due = lease.expires

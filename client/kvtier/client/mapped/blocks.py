@@ -248,7 +248,9 @@ class Blocks:
             mine = [view for view in payloads if view is not None]
             for place, payload in await self._ask_again(way, asked, results):
                 payloads[place] = memoryview(payload)
-            renewing = asyncio.create_task(self._renew(answer.lease, answer.ttl.ToSeconds()))
+            renewing = asyncio.create_task(
+                self._renew(answer.lease, answer.ttl.ToMicroseconds() / 1e6)
+            )
             try:
                 yield BlockViews(tuple(payloads), tuple(results), way.path)
             finally:

@@ -77,9 +77,10 @@ def _contiguous_bytes(name: str, parts: _Tensor) -> int:
     bits = parts.type.bits * parts.type.lanes
     if bits % 8:
         raise bad_argument(f"{name} has elements of {bits} bits; they must be whole bytes")
+    size = prod(int(extent) for extent in shape) * int(bits) // 8
     expected = 1
-    for i in reversed(range(parts.dimensions) if parts.strides else ()):
+    for i in reversed(range(parts.dimensions) if size and parts.strides else ()):
         if shape[i] != 1 and parts.strides[i] != expected:
             raise bad_argument(f"{name} is not contiguous: make it so first, such as .contiguous()")
         expected *= shape[i]
-    return prod(int(extent) for extent in shape) * int(bits) // 8
+    return size
