@@ -19,7 +19,7 @@ HOST_PATH := $(PATH)
 export PATH := $(abspath $(BIN)):$(HOST_PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format types protos protos-check breaking chart bench bench-index bench-events clean all
+.PHONY: help venv demo test check lint format types protos protos-check breaking chart bench bench-index bench-events bench-bulk clean all
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ bench-index: $(VENV)/.run ## Measure what an index of many nodes costs
 
 bench-events: $(VENV)/.bench ## Measure what events cost, beside vLLM's with VLLM=wheel or folder
 	python -m benchmarks.events $(if $(VLLM),--vllm '$(VLLM)') $(ARGS)
+
+bench-bulk: $(VENV)/.bench ## Measure what moving blocks costs, beside TCP, Redis and Arrow Flight
+	python -m benchmarks.bulk $(ARGS)
 
 clean: ## Remove the environment and everything that was made
 	rm -rf '$(VENV)' dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
