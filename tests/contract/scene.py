@@ -94,8 +94,11 @@ class Scene:
             node.clock.advance(1000)
             about = await node.client.get_node()
         tiers = await node.client.list_tiers()
-        left = [(t.ready_blocks, t.pending_blocks, t.draining_blocks) for t in tiers]
-        assert left == [(0, 0, 0), (0, 0, 0)]
+        left = [
+            (t.ready_blocks, t.pending_blocks, t.draining_blocks, t.quarantined_blocks)
+            for t in tiers
+        ]
+        assert left == [(0, 0, 0, 0), (0, 0, 0, 0)]
         assert (about.leases, about.followers, node.node.transfers) == (0, 0, 0)
         assert len(node.node.spaces) == 0
 

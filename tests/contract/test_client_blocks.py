@@ -34,6 +34,7 @@ from .support import (
     run,
     words,
 )
+from .wire import until
 
 LARGE = 600_001
 
@@ -163,9 +164,10 @@ async def test_a_lease_is_renewed_while_a_reader_reads(node: Serving, blocks: Bl
     await node.store("a")
 
     async with blocks.read(node.namespace, [blocks_of("a")], ttl=0.3) as found:
+        (lease,) = node.node.leases
         for _ in range(4):
-            await asyncio.sleep(0.15)
-            node.clock.advance(0.15)
+            await until(lambda: node.node.leases.seconds_left(lease) > 0.29)
+            node.clock.advance(0.2)
         assert [bytes(view or b"") for view in found.payloads] == payloads("a")
 
 
@@ -281,6 +283,17 @@ async def test_wrong_payloads_are_refused_before_anything_is_asked(
         node.client.blocks("cpu0", threads=0)
 
     assert await node.gauges() == {}
+
+
+async def test_after_closing_a_call_says_so(node: Serving, blocks: Blocks) -> None:
+    """Closing twice is harmless, and the client lives on."""
+    await path_of(node, blocks)
+    await blocks.close()
+    await blocks.close()
+
+    with pytest.raises(KvtierError, match="the blocks of tier cpu0 are closed; make new ones"):
+        await blocks.load(node.namespace, [blocks_of("a")])
+    assert await node.look_up("a") == ["MISS"]
 
 
 async def test_a_blocking_caller_has_the_same(node: Serving) -> None:

@@ -1,32 +1,15 @@
 """Mappings of tiers by callers on the same host: their numbers, and whether one is still held."""
 
-from typing import Protocol, cast
-
-from kvtier.server.stores.base import BlockStore
 from kvtier.server.stores.host import HostStore
 from kvtier.server.tiers.tier import Tier
 from kvtier.wire.errors import Reason, failed_precondition
 
 
-class CudaStore(Protocol):
-    """A store whose memory other processes can open by a CUDA IPC handle."""
-
-    capacity_bytes: int
-    device_uuid: str
-
-    def ipc_handle(self) -> bytes | None:
-        """Return the handle of the whole arena; None where there is no GPU."""
-
-
-def as_cuda(store: BlockStore) -> CudaStore | None:
-    """Return a store that may have a CUDA IPC handle; None for any other."""
-    return cast("CudaStore", store) if hasattr(store, "ipc_handle") else None
-
-
 class Mappings:
     """Gives each mapping a number, from which the byte that its caller locks follows.
 
-    Nothing is kept of a mapping: its lock in the kernel says whether it is held.
+    Nothing is kept of a mapping: its lock in the kernel says whether it is held. A process that
+    has a CUDA IPC handle cannot be seen to die, so a mapping of a GPU tier always counts as held.
 
     Args:
         first: Where numbers start, at most 2**63; random, so that those of an earlier life of the
@@ -36,10 +19,13 @@ class Mappings:
     def __init__(self, first: int) -> None:
         self._first = first
         self._given = 0
+        self._by_handle: set[Tier] = set()
 
-    def give(self) -> int:
-        """Return the number of a new mapping, never 0."""
+    def give(self, tier: Tier) -> int:
+        """Return the number of a new mapping of a tier, never 0."""
         self._given += 1
+        if not isinstance(tier.store, HostStore):
+            self._by_handle.add(tier)
         return self._first + self._given
 
     def lock_offset(self, store: HostStore, mapping: int) -> int:
@@ -62,11 +48,8 @@ class Mappings:
             )
 
     def is_held(self, tier: Tier, mapping: int) -> bool:
-        """Tell whether whoever has a mapping could still write through it, as far as can be seen.
-
-        A process that holds a CUDA IPC handle cannot be seen to die.
-        """
+        """Tell whether a mapping could still be written through, as far as can be seen."""
         store = tier.store
         if isinstance(store, HostStore):
             return store.is_locked(self.lock_offset(store, mapping))
-        return as_cuda(store) is not None
+        return tier in self._by_handle

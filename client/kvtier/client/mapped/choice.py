@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kvtier.client.errors import FailedPreconditionError, Reason, UnimplementedError
+import grpc
+
+from kvtier.client.errors import FailedPreconditionError, Reason, UnimplementedError, typed
 from kvtier.client.mapped.copies import Workers
 from kvtier.client.mapped.file import NotMappableError, open_shared
 from kvtier.client.mapped.tier import MappedTier
@@ -43,6 +45,7 @@ class Choice:
         self._shm_dir = shm_dir
         self._workers = workers
         self._way: Way | None = None
+        self._closed = False
         self._choosing = asyncio.Lock()
 
     async def act(self, act: Callable[[Way], Awaitable[T]]) -> tuple[Way, T]:
@@ -60,13 +63,20 @@ class Choice:
         return way, await act(way)
 
     def close(self) -> None:
-        """Unmap the tier; no copy may be under way."""
+        """Unmap the tier, and refuse further calls; no copy may be under way."""
+        self._closed = True
         way, self._way = self._way, None
         if isinstance(way, MappedTier):
             way.file.close()
 
     async def _choose(self) -> Way:
         async with self._choosing:
+            if self._closed:
+                raise typed(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    "",
+                    f"the blocks of tier {self._tier} are closed; make new ones",
+                )
             if self._way is None:
                 mapped = await self._map() if self._shared_memory else None
                 self._way = mapped or Stream(self._client, self._tier)
