@@ -7,7 +7,7 @@ import pytest
 from kvtier.v1.tier_service_pb2 import PrepareStoreResponse
 from kvtier.v1.transfer_service_pb2 import MapTierRequest
 from kvtier.wire.errors import KvtierError, Reason
-from tests.contract.support import run
+from tests.contract.support import cpu_tier, run
 
 from .support import TIER, LocalNode, MemoryStore
 
@@ -34,16 +34,16 @@ def store() -> CudaMemoryStore:
 
 @pytest.fixture
 def local(store: CudaMemoryStore) -> Iterator[LocalNode]:
-    """A node of one tier of four blocks in such a store."""
-    local = LocalNode()
+    """A node whose first tier is in such a store; the second has a handle in any case."""
+    local = LocalNode(cpu_tier(4), cpu_tier(4, "other"))
     local.tier.store = store
+    local.node.tiers[1].store = CudaMemoryStore(4 * 64)
     yield local
     local.close()
 
 
 def prepare(local: LocalNode, mapping: int) -> PrepareStoreResponse:
-    offer = local.offer(run("a"), locate=True, mapping=mapping)
-    return PrepareStoreResponse.FromString(local.tiers.prepare_store(offer))
+    return local.prepare(run("a"), locate=True, mapping=mapping)[1]
 
 
 def test_it_tells_the_handle_the_gpu_and_the_bytes(local: LocalNode) -> None:
@@ -76,7 +76,7 @@ def test_one_without_a_handle_is_refused_with_its_reason(
 ) -> None:
     """And tells no slots to anybody."""
     store.handle, store.error = None, error
-    number = local.node.mappings.give(LocalNode().tier)
+    number = local.transfers.map_tier(MapTierRequest(tier="other")).mapping
 
     with pytest.raises(KvtierError, match=str(error or "there is no GPU")) as refused:
         local.transfers.map_tier(MapTierRequest(tier=TIER))
