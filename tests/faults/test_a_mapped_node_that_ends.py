@@ -131,7 +131,7 @@ async def test_callers_go_on_in_the_memory_of_the_node_that_comes_after(
 async def test_a_start_after_a_kill_waits_for_no_caller(
     start_node: StartNode, tmp_path: Path
 ) -> None:
-    """One reads in the old memory all the time; at the end it is told that its lease is gone."""
+    """One reads in the old memory all the time; at the end it is told that its lease is unknown."""
     tier = {"name": "cpu0", "medium": "cpu", "capacity": SLOTS * BLOCK_BYTES}
     node = await start_node(tiers=[tier])
     async with NodeClient(node.endpoint) as client:
@@ -143,12 +143,13 @@ async def test_a_start_after_a_kill_waits_for_no_caller(
             await node.kill()
             node = await start_node(node)
             await reached(client)
-            old = bytes(view or b"")
+            old = bytes(view or b"")[:8]
             await blocks.store(fingerprint, [run(2)], [content(2)])
             with pytest.raises(NotFoundError):
                 await reading.__aexit__(None, None, None)
             new = await blocks.load(fingerprint, [blocks_of(2)])
 
-    assert old == content(1)
+    # A file system on a disk need not be able to give memory back; shared memory is.
+    assert old in {bytes(8), content(1)[:8]}
     assert [bytes(each or b"") for each in new.payloads] == [content(2)]
     assert len(arenas(tmp_path)) == 1
