@@ -296,6 +296,33 @@ async def test_after_closing_a_call_says_so(node: Serving, blocks: Blocks) -> No
     assert await node.look_up("a") == ["MISS"]
 
 
+@pytest.mark.parametrize("act", ["store", "load"])
+async def test_closing_in_the_middle_of_a_call_fails_it_and_nothing_else(
+    node: Serving, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """The memory is gone when the copy would begin; the lease is released."""
+    await node.store("a")
+    blocks = node.client.blocks("cpu0")
+    await path_of(node, blocks)
+    prepare = getattr(node.client, f"prepare_{act}")
+
+    async def prepare_and_close(*args: Any, **kwargs: Any) -> Any:
+        answer = await prepare(*args, **kwargs)
+        await blocks.close()
+        return answer
+
+    monkeypatch.setattr(node.client, f"prepare_{act}", prepare_and_close)
+    call = (
+        blocks.store(node.namespace, [run("b")], payloads("b"))
+        if act == "store"
+        else blocks.load(node.namespace, [blocks_of("a")])
+    )
+
+    with pytest.raises(KvtierError, match="are closed"):
+        await call
+    assert await node.gauges() == {"ready": 1}
+
+
 async def test_a_blocking_caller_has_the_same(node: Serving) -> None:
     """Also a context to read in."""
 

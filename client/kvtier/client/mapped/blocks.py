@@ -92,7 +92,7 @@ class Blocks:
         await self.close()
 
     async def close(self) -> None:
-        """Unmap the tier, once no copy is under way. Closing twice is harmless."""
+        """Unmap the tier, once no copy is under way; calls under way fail. Twice is harmless."""
         await asyncio.to_thread(self._workers.close)
         self._choice.close()
 

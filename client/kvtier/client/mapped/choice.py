@@ -5,13 +5,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import grpc
-
-from kvtier.client.errors import FailedPreconditionError, Reason, UnimplementedError, typed
+from kvtier.client.errors import FailedPreconditionError, Reason, UnimplementedError
 from kvtier.client.mapped.copies import Workers
 from kvtier.client.mapped.file import NotMappableError, open_shared
 from kvtier.client.mapped.tier import MappedTier
-from kvtier.client.mapped.ways import Stream, Way
+from kvtier.client.mapped.ways import Stream, Way, blocks_closed
 
 if TYPE_CHECKING:
     from kvtier.client.node import NodeClient
@@ -72,11 +70,7 @@ class Choice:
     async def _choose(self) -> Way:
         async with self._choosing:
             if self._closed:
-                raise typed(
-                    grpc.StatusCode.FAILED_PRECONDITION,
-                    "",
-                    f"the blocks of tier {self._tier} are closed; make new ones",
-                )
+                raise blocks_closed(self._tier)
             if self._way is None:
                 mapped = await self._map() if self._shared_memory else None
                 self._way = mapped or Stream(self._client, self._tier)

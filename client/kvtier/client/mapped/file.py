@@ -32,6 +32,7 @@ class MappedFile:
     Attributes:
         view: The bytes from slot 0 on.
         address: Where they begin in this process.
+        closed: Whether `close` was called.
     """
 
     def __init__(self, descriptor: int, shared: SharedFile) -> None:
@@ -44,10 +45,12 @@ class MappedFile:
         self.view = self._whole[shared.data_offset :]
         anchor = ctypes.c_char.from_buffer(self._mapping)
         self.address = ctypes.addressof(anchor) + shared.data_offset
+        self.closed = False
         self._populating = Populating(self._mapping, ctypes.addressof(anchor))
 
     def close(self) -> None:
         """Unmap the file, unless somebody still has a view of it: then the last view does."""
+        self.closed = True
         self._populating.stop()
         self.view.release()
         self._whole.release()

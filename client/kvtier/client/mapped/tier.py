@@ -9,7 +9,7 @@ from kvtier.client.mapped.buffers import Bytes, address_of
 from kvtier.client.mapped.copies import Copy, Workers, copy_all, hash_all
 from kvtier.client.mapped.file import MappedFile
 from kvtier.client.mapped.offers import places_to_write, write_results
-from kvtier.client.mapped.ways import Found, let_go
+from kvtier.client.mapped.ways import Found, blocks_closed, let_go
 from kvtier.client.reports import DataPath, StoreReport
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.result_pb2 import (
@@ -141,6 +141,9 @@ class MappedTier:
             tiers = await self._client.list_tiers()
             self._slot_bytes = next(t.slot_bytes for t in tiers if t.name == self._tier)
         positions = [slot * self._slot_bytes for slot in slots]
+        # Nothing is awaited from here to the copy, which a closed file would not survive.
+        if self.file.closed:
+            raise blocks_closed(self._tier)
         end = len(self.file.view)
         for position, each in zip(positions, lengths, strict=True):
             if len(each) > self._slot_bytes or position + len(each) > end:

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from kvtier.client.errors import KvtierError
+import grpc
+
+from kvtier.client.errors import KvtierError, typed
 from kvtier.client.mapped.buffers import Bytes
 from kvtier.client.reports import DataPath, StoreReport
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
@@ -105,6 +107,15 @@ class Stream:
         report = await self._client.read_blocks(answer.lease, sizes)
         views = [None if each is None else memoryview(each) for each in report.payloads]
         return views, list(report.results)
+
+
+def blocks_closed(tier: str) -> KvtierError:
+    """Return the error that says that `Blocks` were used after they were closed."""
+    return typed(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "",
+        f"the blocks of tier {tier} are closed; make new ones",
+    )
 
 
 async def let_go(client: "NodeClient", lease: Lease) -> None:
