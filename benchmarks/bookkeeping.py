@@ -26,6 +26,8 @@ from kvtier.server.clock import SystemClock
 from kvtier.server.collector import spare_long_lived
 from kvtier.server.events.log import EventLog
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
+from kvtier.server.mappings import Mappings
+from kvtier.server.quarantine import Quarantine
 from kvtier.server.stores.base import Bytes
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.offer import Run
@@ -95,7 +97,8 @@ class Cycle:
         )
         self.tier.fix_slots(1)
         accounts = Accounts(per_owner=10, leased_bytes=1 << 40, pinned_bytes=1)
-        self.leases = Leases(clock, 1, accounts)
+        quarantine = Quarantine(Mappings(1), clock, 60.0)
+        self.leases = Leases(clock, 1, accounts, quarantine)
         description = Namespace(
             name="bench", hash_width=WIDTH, tokens_per_block=16, block_bytes=[1]
         )

@@ -9,10 +9,14 @@ contender is told in `benchmarks/bulk/contender.py`.
 
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
-from benchmarks.bulk import hosts, lookups
+from benchmarks.bulk import hosts, lookups, same_host
 from benchmarks.bulk.options import Options
 
-_MEASUREMENTS = {"hosts": hosts.measure, "lookups": lookups.measure}
+_MEASUREMENTS = {
+    "hosts": hosts.measure,
+    "same-host": same_host.measure,
+    "lookups": lookups.measure,
+}
 
 
 def main() -> None:

@@ -25,16 +25,18 @@ NAMESPACE = Namespace(
 )
 
 
-def start() -> Child:
-    """Start a node with one host tier, `cpu0`, that has room for two of the largest batches."""
+def start(capacity: int = 2 * MOST_BYTES) -> Child:
+    """Start a node with one host tier, `cpu0`, by default with room for two of the largest batches.
+
+    Args:
+        capacity: Bytes of the tier.
+    """
     settings = {
         "node_id": f"bench-{os.getpid()}",
         "listen": "127.0.0.1:0",
         "drain_timeout": 0,
         "log_level": "warning",
-        "tiers": [
-            {"name": "cpu0", "medium": "cpu", "capacity": 2 * MOST_BYTES, "slot_bytes": 2 << 20}
-        ],
+        "tiers": [{"name": "cpu0", "medium": "cpu", "capacity": capacity, "slot_bytes": 2 << 20}],
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "node.yaml"

@@ -169,6 +169,22 @@ def test_probes_ask_services_that_exist(container: Any) -> None:
         assert grpc.get("service", "") in names
 
 
+def test_shared_memory_is_the_pods_own_or_the_machines(render: Any) -> None:
+    """Engines of other pods can map a tier only in a directory of the machine."""
+
+    def shared(values: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        pod = render(MINIMAL | values)["DaemonSet"]["spec"]["template"]["spec"]
+        (volume,) = [v for v in pod["volumes"] if v["name"] == "shm"]
+        return volume, [m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "shm"]
+
+    own, mounts = shared({})
+    machines, same_mounts = shared({"sharedMemory": {"hostPath": "/dev/shm/kvtier"}})
+
+    assert own["emptyDir"]["medium"] == "Memory"
+    assert machines == {"name": "shm", "hostPath": {"path": "/dev/shm/kvtier", "type": "Directory"}}
+    assert mounts == same_mounts == [{"name": "shm", "mountPath": "/dev/shm"}]
+
+
 def test_no_number_is_in_scientific_notation(chart: Any, scenario: Any) -> None:
     """Large integers are printed as integers, wherever they appear."""
     values = copy.deepcopy(scenario)

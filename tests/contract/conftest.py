@@ -95,7 +95,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[CopyGate]:
 
 @pytest.fixture(params=[*STORE_WAYS])
 def store(request: pytest.FixtureRequest) -> Store:
-    """Each way to store: under a lease in steps, and by an offer in one call."""
+    """Each way to store: under a lease in steps, by an offer in one call, and in place."""
     return STORE_WAYS[request.param]
 
 

@@ -79,6 +79,7 @@ GOOD: dict[str, Good] = {
             promote=True,
             wait=True,
             locate=True,
+            mapping=s.mapping,
         )
     ),
     "TierService.CompleteLoad": lambda s: one(tiers.CompleteLoadRequest(lease=s.load)),
@@ -148,6 +149,7 @@ GOOD: dict[str, Good] = {
             transfers.WriteBlocksRequest(block_index=1, **written("d")),
         ],
     ],
+    "TransferService.MapTier": lambda _: one(transfers.MapTierRequest(tier="cpu0")),
     "TransferService.ReadBlocks": lambda s: [
         [transfers.ReadBlocksRequest(lease=s.load)],
         [

@@ -5,6 +5,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
+from kvtier.client.mapped.file import open_shared
 from kvtier.server.operations import describing
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
 from kvtier.v1.listing_pb2 import (
@@ -39,6 +40,7 @@ class Scene:
         store: A store lease on one block that is not written.
         load: A load lease on a block.
         pin: A pin on a block.
+        mapping: A mapping of the tier `cpu0`, which is locked.
         page_token: The token of a second page of one block.
     """
 
@@ -47,6 +49,7 @@ class Scene:
     store: Lease
     load: Lease
     pin: Lease
+    mapping: int = 0
     page_token: bytes = b""
 
     def blocks(self) -> list[BlockSet]:
@@ -64,6 +67,7 @@ class Scene:
             ttl=TTL,
             request_id="request-1",
             locate=True,
+            mapping=self.mapping,
         )
 
     def state(self) -> tuple[object, ...]:
@@ -92,8 +96,11 @@ class Scene:
             node.clock.advance(1000)
             about = await node.client.get_node()
         tiers = await node.client.list_tiers()
-        left = [(t.ready_blocks, t.pending_blocks, t.draining_blocks) for t in tiers]
-        assert left == [(0, 0, 0), (0, 0, 0)]
+        left = [
+            (t.ready_blocks, t.pending_blocks, t.draining_blocks, t.quarantined_blocks)
+            for t in tiers
+        ]
+        assert left == [(0, 0, 0, 0), (0, 0, 0, 0)]
         assert (about.leases, about.followers, node.node.transfers) == (0, 0, 0)
         assert len(node.node.spaces) == 0
 
@@ -106,17 +113,25 @@ def chain(*blocks: object, **fields: Any) -> BlockRun:
     return offer
 
 
+async def map_for_good(node: Serving) -> int:
+    """Map the tier `cpu0` until the node ends, and return the mapping's number."""
+    told = await node.client.map_tier("cpu0")
+    node.kept.append(open_shared(told.shared_file, None))
+    return told.mapping
+
+
 async def set_scene(node: Serving) -> Scene:
     """Store two blocks, open one lease of each kind, and pin a block."""
     client = node.client
     fingerprint = await client.register_namespace(NAMESPACE)
     await client.store("cpu0", fingerprint, [chain("a", "b")], [payload("a"), payload("b")])
     runs = [chain("w", after="a", start=TOKENS)]
-    store = await client.prepare_store("cpu0", fingerprint, runs)
+    mapping = await map_for_good(node)
+    store = await client.prepare_store("cpu0", fingerprint, runs, mapping=mapping)
     pinned = [BlockSet(group=1, scope=SCOPE, block_hashes=hashes("a"))]
     load = await client.prepare_load("cpu0", fingerprint, pinned)
     pin = await client.pin("cpu0", fingerprint, pinned, ttl=500)
-    scene = Scene(node, fingerprint, store.lease, load.lease, pin.lease)
+    scene = Scene(node, fingerprint, store.lease, load.lease, pin.lease, mapping)
     async with wire(node.endpoint) as raw:
         (page,) = (
             await raw.call(METHODS["TierService.ListBlocks"], ListBlocksRequest(page_size=1))

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -120,12 +120,13 @@ def words(enum: Any, values: Iterable[int]) -> list[str]:
 
 @dataclass(frozen=True)
 class Serving:
-    """A node that serves, a client of it, and the clock of its leases."""
+    """A node that serves, a client of it, the clock of its leases, and what lives as long."""
 
     server: TierServer
     client: NodeClient
     clock: ManualClock
     namespace: bytes
+    kept: list[object] = field(default_factory=list)
 
     @property
     def node(self) -> Node:
@@ -147,13 +148,14 @@ class Serving:
         return tier
 
     async def gauges(self, name: str = "cpu0") -> dict[str, int]:
-        """How many of a tier's blocks are ready, pending, leased and draining; zeros left out."""
+        """How many of a tier's blocks are ready, pending, leased and so on; zeros left out."""
         tier = await self.tier(name)
         counts = {
             "ready": tier.ready_blocks,
             "pending": tier.pending_blocks,
             "leased": tier.leased_blocks,
             "draining": tier.draining_blocks,
+            "quarantined": tier.quarantined_blocks,
         }
         return {state: count for state, count in counts.items() if count}
 

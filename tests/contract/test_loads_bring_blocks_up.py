@@ -236,6 +236,9 @@ async def test_a_caller_that_leaves_holds_nothing(serve: Serve, gate: CopyGate) 
     await gate.reached()
 
     loading.cancel()
+    async with asyncio.timeout(10):
+        while node.node.turns._taken:  # noqa: ASYNC110 - nothing tells that the node heard of it
+            await asyncio.sleep(0.01)
     gate.let_through()
     await node.comes_to({"ready": 2}, GPU)
     await node.store("C", "D", tier=GPU)

@@ -44,6 +44,7 @@ CALLS: dict[str, Call] = {
     "TierService.DeleteBlocks": lambda c, n, t: c.delete(n, [blocks_of(1)], tiers=["cpu0", t]),
     "TierService.ClearTier": lambda c, _, t: c.clear(t, force=True),
     "TierService.ListBlocks": list_blocks,
+    "TransferService.MapTier": lambda c, _, t: c.map_tier(t),
     "TransferService.WriteBlocks": lambda c, n, t: c.store(t, n, [run(2)], [payload(2)]),
     "TransferService.ReadBlocks": lambda c, n, t: c.load(t, n, [blocks_of(1)]),
 }

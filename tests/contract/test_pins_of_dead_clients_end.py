@@ -16,14 +16,15 @@ OLD, NEW = range(CAPACITY), range(CAPACITY, 2 * CAPACITY)
 DEFAULT_TTL = 30
 
 
+@pytest.mark.parametrize("what", ["pin", "look"])
 async def test_the_pins_of_killed_clients_end_with_their_time(
-    serve: Serve, follow: Follow, any_tier: MakeTier, store: Store
+    serve: Serve, follow: Follow, any_tier: MakeTier, store: Store, what: str
 ) -> None:
     """Clients that pin everything and are killed block a tier until then, and nothing stays."""
     node = await serve(any_tier(CAPACITY))
     await node.store(*OLD, tier=ANY_TIER)
     follower = await follow(node)
-    job = Job("pin", node.endpoint, ANY_TIER, node.namespace.hex(), hashes(*OLD).hex())
+    job = Job(what, node.endpoint, ANY_TIER, node.namespace.hex(), hashes(*OLD).hex())
     async with AsyncExitStack() as stack:
         for _ in range(2):
             process = await stack.enter_async_context(vanishing(job))

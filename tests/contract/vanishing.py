@@ -16,6 +16,7 @@ from typing import Any
 import grpc.aio
 
 from kvtier.client import NodeClient
+from kvtier.client.mapped.file import open_shared
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.tier_service_pb2 import (
     PrepareStoreRequest,
@@ -32,7 +33,8 @@ class Job:
 
     Attributes:
         what: "pin" loads under a lease; "reserve" takes a store lease and writes a part under it;
-            "offer" makes an offer with its first part, in one call.
+            "offer" makes an offer with its first part, in one call; "place" takes a store lease and
+            writes a part into the mapped tier; "look" loads and keeps the tier mapped.
         endpoint: The node.
         tier: The tier.
         namespace: The fingerprint.
@@ -72,6 +74,19 @@ async def _take(job: Job) -> None:
         match job.what:
             case "pin":
                 await client.prepare_load(job.tier, namespace, [BlockSet(block_hashes=hashes)])
+                await _wait()
+            case "look":
+                asked = [BlockSet(block_hashes=hashes)]
+                async with client.blocks(job.tier) as tier, tier.read(namespace, asked):
+                    await _wait()
+            case "place":
+                told = await client.map_tier(job.tier)
+                file = open_shared(told.shared_file, None)
+                prepared = await client.prepare_store(
+                    job.tier, namespace, [run], mapping=told.mapping
+                )
+                begin = prepared.slots[0] * told.slot_bytes
+                file.view[begin : begin + job.part] = bytes(job.part)
                 await _wait()
             case "reserve":
                 prepared = await client.prepare_store(job.tier, namespace, [run])

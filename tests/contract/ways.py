@@ -1,4 +1,4 @@
-"""The two ways to store blocks, told alike."""
+"""The ways to store blocks, told alike."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -69,4 +69,22 @@ async def store_in_one_call(
     return await client.store(tier, namespace, runs, payloads, request_id=request_id)
 
 
-STORE_WAYS: dict[str, Store] = {"in_steps": store_in_steps, "in_one_call": store_in_one_call}
+async def store_in_place(
+    client: NodeClient,
+    tier: str,
+    namespace: bytes,
+    runs: Sequence[BlockRun],
+    payloads: Sequence[bytes],
+    *,
+    request_id: str = "",
+) -> StoreReport:
+    """Prepare, write into the mapped tier, complete; or stream where it cannot be mapped."""
+    async with client.blocks(tier) as blocks:
+        return await blocks.store(namespace, runs, payloads, request_id=request_id)
+
+
+STORE_WAYS: dict[str, Store] = {
+    "in_steps": store_in_steps,
+    "in_one_call": store_in_one_call,
+    "in_place": store_in_place,
+}

@@ -22,9 +22,10 @@ from kvtier.client.errors import (
 )
 from kvtier.client.index import BlockIndex, BlockKey, PrefixLengths, TierOf
 from kvtier.client.lookup import ProxyLookup
+from kvtier.client.mapped.blocks import Blocks
 from kvtier.client.node import NodeClient
 from kvtier.client.proxy import TieringProxy
-from kvtier.client.reports import LoadReport, StoreReport
+from kvtier.client.reports import BlockViews, DataPath, LoadReport, StoreReport
 from kvtier.client.scope import scope_of
 from kvtier.client.source import Quality
 from kvtier.client.stream import EventStream
@@ -35,7 +36,10 @@ __all__ = [
     "Backoff",
     "BlockIndex",
     "BlockKey",
+    "BlockViews",
     "BlockingNodeClient",
+    "Blocks",
+    "DataPath",
     "DeadlineError",
     "DeniedError",
     "EventStream",

@@ -8,6 +8,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from kvtier.client.errors import client_closed
 from kvtier.client.loop_thread import LoopThread
+from kvtier.client.mapped.blocking import BlockingBlocks
+from kvtier.client.mapped.blocks import Blocks
 from kvtier.client.node import NodeClient
 
 P = ParamSpec("P")
@@ -109,6 +111,19 @@ def _iterating(
     return call
 
 
+def _with_blocks(
+    method: Callable[Concatenate[NodeClient, P], Blocks],
+) -> Callable[Concatenate[Any, P], BlockingBlocks]:
+    @wraps(method)
+    def call(client: _Client, /, *args: P.args, **kwargs: P.kwargs) -> BlockingBlocks:
+        def run(start: Callable[[], Coroutine[Any, Any, T]], /) -> T:
+            return client._run(lambda _: start())  # noqa: SLF001 - its methods
+
+        return BlockingBlocks(method(client._node, *args, **kwargs), run)  # noqa: SLF001
+
+    return call
+
+
 class BlockingNodeClient(_Client):
     """A client of one node for callers that block: every method of `NodeClient`, by its name.
 
@@ -122,6 +137,7 @@ class BlockingNodeClient(_Client):
         random_bytes: Where lease ids come from.
     """
 
+    blocks = _with_blocks(NodeClient.blocks)
     get_node = _blocking(NodeClient.get_node)
     list_tiers = _blocking(NodeClient.list_tiers)
     register_namespace = _blocking(NodeClient.register_namespace)
@@ -143,6 +159,7 @@ class BlockingNodeClient(_Client):
     pin = _blocking(NodeClient.pin)
     unpin = _blocking(NodeClient.unpin)
     store = _blocking(NodeClient.store)
+    map_tier = _blocking(NodeClient.map_tier)
     write_blocks = _blocking(NodeClient.write_blocks)
     load = _blocking(NodeClient.load)
     load_into = _blocking(NodeClient.load_into)

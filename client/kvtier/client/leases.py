@@ -43,6 +43,7 @@ class LeaseCalls(Calls):
         lease_id: bytes | None = None,
         ttl: float | None = None,
         request_id: str = "",
+        mapping: int = 0,
     ) -> PrepareStoreResponse:
         """Reserve slots for the absent blocks of an offer.
 
@@ -53,10 +54,13 @@ class LeaseCalls(Calls):
             lease_id: 16 random bytes, to be able to repeat the call; None makes new ones.
             ttl: Seconds that the lease lives unless it is renewed.
             request_id: The request whose blocks these are, for recency.
+            mapping: The number of a mapping, from `map_tier`, through which the caller writes by
+                itself: the slots are told.
         """
         request = self._offer(
             tier, namespace, runs, lease_id=lease_id, ttl=ttl, request_id=request_id
         )
+        request.locate, request.mapping = bool(mapping), mapping
         return await self._connection.call(
             self._connection.tiers.PrepareStore, request, request.namespace
         )
@@ -68,6 +72,7 @@ class LeaseCalls(Calls):
         failed_blocks: Sequence[int] = (),
         failed: bool = False,
         wait_copies: bool = False,
+        checksums: Sequence[int] = (),
     ) -> CompleteStoreResponse:
         """Make the written blocks of a store lease readable and end it.
 
@@ -76,6 +81,7 @@ class LeaseCalls(Calls):
             failed_blocks: Places in the offer of blocks that could not be written.
             failed: Nothing was written: give every block back.
             wait_copies: Return only when the copies that the tier writes through have ended.
+            checksums: From a caller that wrote through a mapping: the XXH3-64 of each slot told.
         """
         request = build(
             CompleteStoreRequest,
@@ -83,6 +89,7 @@ class LeaseCalls(Calls):
             failed_blocks=failed_blocks,
             failed=failed,
             wait_copies=wait_copies,
+            checksums=checksums,
         )
         return await self._connection.call(self._connection.tiers.CompleteStore, request)
 
@@ -97,6 +104,7 @@ class LeaseCalls(Calls):
         request_id: str = "",
         promote: bool = False,
         wait: bool = False,
+        mapping: int = 0,
     ) -> PrepareLoadResponse:
         """Pin readable blocks; those that are not readable are told and not pinned.
 
@@ -111,6 +119,8 @@ class LeaseCalls(Calls):
                 prefix as there is room for.
             wait: With promote: wait until the blocks are there, for most of the timeout. Without,
                 blocks on their way are HIT_PENDING.
+            mapping: The number of a mapping, from `map_tier`, through which the caller reads by
+                itself: the slots are told.
         """
         request = build(
             PrepareLoadRequest,
@@ -123,6 +133,8 @@ class LeaseCalls(Calls):
             request_id=request_id,
             promote=promote,
             wait=wait,
+            locate=bool(mapping),
+            mapping=mapping,
         )
         return await self._connection.call(
             self._connection.tiers.PrepareLoad, request, request.namespace

@@ -10,10 +10,12 @@ from kvtier.client.channel import open_channel
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, WriteBlocksResponse
+from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
 
 if TYPE_CHECKING:
     from kvtier.v1.event_service_pb2_grpc import EventServiceAsyncStub
     from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
+    from kvtier.v1.transfer_service_pb2 import MapTierRequest, MapTierResponse
 
 _WRITE = "/kvtier.v1.TransferService/WriteBlocks"
 _READ = "/kvtier.v1.TransferService/ReadBlocks"
@@ -27,11 +29,13 @@ class Bulk(NamedTuple):
         write_at_once: The same call on the wire with one message each way, at less cost here: a
             node answers an offer that came with the bytes of all its blocks by one message.
         read: ReadBlocks, of encoded responses.
+        map_tier: MapTier.
     """
 
     write: "grpc.aio.StreamStreamMultiCallable[bytes, WriteBlocksResponse]"
     write_at_once: "grpc.aio.UnaryUnaryMultiCallable[bytes, WriteBlocksResponse]"
     read: "grpc.aio.UnaryStreamMultiCallable[ReadBlocksRequest, bytes]"
+    map_tier: "grpc.aio.UnaryUnaryMultiCallable[MapTierRequest, MapTierResponse]"
 
 
 class Link:
@@ -59,6 +63,7 @@ class Link:
             channel.stream_stream(_WRITE, response_deserializer=decode),
             channel.unary_unary(_WRITE, response_deserializer=decode),
             channel.unary_stream(_READ, request_serializer=ReadBlocksRequest.SerializeToString),
+            TransferServiceStub(channel).MapTier,
         )
 
     @property

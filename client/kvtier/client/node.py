@@ -3,12 +3,14 @@
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from kvtier.client.blocks import BlockCalls
 from kvtier.client.connection import Connection
 from kvtier.client.leases import LeaseCalls
+from kvtier.client.mapped.blocks import Blocks
 from kvtier.client.stream import EventStream, watch_request
 from kvtier.client.transfer import TransferCalls
 from kvtier.v1.block_pb2 import Medium
@@ -77,6 +79,35 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls):
     async def close(self) -> None:
         """Close the connections; calls under way are cancelled. Closing twice is harmless."""
         await self._connection.close()
+
+    def blocks(
+        self,
+        tier: str,
+        *,
+        shared_memory: bool = True,
+        shm_dir: Path | None = None,
+        threads: int = 2,
+    ) -> Blocks:
+        """Store and load blocks of a tier by the fastest way that there is.
+
+        On the node's own host that is the tier's memory itself, elsewhere a stream. Close it before
+        the client.
+
+        Args:
+            tier: The tier's name.
+            shared_memory: Whether the tier may be mapped into this process.
+            shm_dir: Where the node's shared memory is in this process's sight, if it is neither
+                where the node says nor in /dev/shm.
+            threads: Threads that copy.
+        """
+        return Blocks(
+            self,
+            self._connection,
+            tier,
+            shared_memory=shared_memory,
+            shm_dir=shm_dir,
+            threads=threads,
+        )
 
     async def get_node(self) -> Node:
         """Describe the node: identity, limits and the position of its log."""

@@ -1,9 +1,17 @@
 """What stores and loads report."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from kvtier.v1.block_pb2 import NamespacedBlocks
 from kvtier.v1.result_pb2 import ReadResult, StoreOutcome, WriteResult
+
+
+class DataPath(Enum):
+    """How bytes went between this process and a node."""
+
+    STREAM = "stream"
+    SHARED_MEMORY = "shared memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +24,13 @@ class StoreReport:
         evicted: The blocks that made room, in order.
         results: One a block: WRITE_RESULT_STORED where this call made it readable,
             WRITE_RESULT_UNSPECIFIED where it was not written.
+        path: How the bytes went.
     """
 
     outcomes: tuple[StoreOutcome.ValueType, ...]
     evicted: tuple[NamespacedBlocks, ...]
     results: tuple[WriteResult.ValueType, ...]
+    path: DataPath = DataPath.STREAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +46,18 @@ class LoadReport:
 
     payloads: tuple[bytes | None, ...]
     results: tuple[ReadResult.ValueType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockViews:
+    """What a load through `Blocks` brought.
+
+    Attributes:
+        payloads: One a block, in the request's order: its bytes, or None where there are none.
+        results: As in `LoadReport`.
+        path: How the bytes came.
+    """
+
+    payloads: tuple[memoryview | None, ...]
+    results: tuple[ReadResult.ValueType, ...]
+    path: DataPath

@@ -31,6 +31,8 @@ from kvtier.v1.tier_service_pb2 import (
     PrepareStoreResponse,
 )
 from kvtier.v1.transfer_service_pb2 import (
+    MapTierRequest,
+    MapTierResponse,
     ReadBlocksRequest,
     ReadBlocksResponse,
     ReadTarget,
@@ -162,6 +164,15 @@ class TransferCalls(Calls):
         into = _writable(buffers, None)
         request = build(ReadBlocksRequest, lease=lease)
         return (await self._read(request, [len(view) for view in into], into)).results
+
+    async def map_tier(self, tier: str) -> MapTierResponse:
+        """Tell where a tier's memory is, for a caller on the same host; see `blocks`.
+
+        Raises:
+            FailedPreconditionError: When the tier cannot be mapped.
+        """
+        request = build(MapTierRequest, tier=tier)
+        return await self._connection.call(self._connection.bulk.map_tier, request)
 
     async def read_blocks(self, lease: Lease, block_bytes: Sequence[int]) -> LoadReport:
         """Read the blocks of an open load lease.

@@ -227,6 +227,7 @@ class PrepareStoreRequest(google.protobuf.message.Message):
     TTL_FIELD_NUMBER: builtins.int
     REQUEST_ID_FIELD_NUMBER: builtins.int
     LOCATE_FIELD_NUMBER: builtins.int
+    MAPPING_FIELD_NUMBER: builtins.int
     tier: builtins.str
     """The tier's name."""
     namespace: builtins.bytes
@@ -241,6 +242,8 @@ class PrepareStoreRequest(google.protobuf.message.Message):
     """
     locate: builtins.bool
     """Tell the slots, for a caller that mapped the tier and writes there by itself."""
+    mapping: builtins.int
+    """With locate: the mapping, as MapTier numbered it."""
     @property
     def runs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.block_pb2.BlockRun]:
         """What is offered, at most Limits.offered_blocks. Blocks are numbered by their place over all runs."""
@@ -260,9 +263,10 @@ class PrepareStoreRequest(google.protobuf.message.Message):
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
         request_id: builtins.str = ...,
         locate: builtins.bool = ...,
+        mapping: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["lease_id", b"lease_id", "locate", b"locate", "namespace", b"namespace", "owner", b"owner", "request_id", b"request_id", "runs", b"runs", "tier", b"tier", "ttl", b"ttl"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["lease_id", b"lease_id", "locate", b"locate", "mapping", b"mapping", "namespace", b"namespace", "owner", b"owner", "request_id", b"request_id", "runs", b"runs", "tier", b"tier", "ttl", b"ttl"]) -> None: ...
 
 Global___PrepareStoreRequest: typing_extensions.TypeAlias = PrepareStoreRequest
 
@@ -392,6 +396,7 @@ class PrepareLoadRequest(google.protobuf.message.Message):
     PROMOTE_FIELD_NUMBER: builtins.int
     WAIT_FIELD_NUMBER: builtins.int
     LOCATE_FIELD_NUMBER: builtins.int
+    MAPPING_FIELD_NUMBER: builtins.int
     tier: builtins.str
     """The tier's name."""
     namespace: builtins.bytes
@@ -411,6 +416,8 @@ class PrepareLoadRequest(google.protobuf.message.Message):
     """With promote: answer when the blocks are there and pinned, or shortly before the call's deadline."""
     locate: builtins.bool
     """Tell the slots, for a caller that mapped the tier and reads there by itself."""
+    mapping: builtins.int
+    """With locate: the mapping, as MapTier numbered it."""
     @property
     def blocks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.block_pb2.BlockSet]:
         """The blocks, numbered by their place over all sets."""
@@ -432,9 +439,10 @@ class PrepareLoadRequest(google.protobuf.message.Message):
         promote: builtins.bool = ...,
         wait: builtins.bool = ...,
         locate: builtins.bool = ...,
+        mapping: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["blocks", b"blocks", "lease_id", b"lease_id", "locate", b"locate", "namespace", b"namespace", "owner", b"owner", "promote", b"promote", "request_id", b"request_id", "tier", b"tier", "ttl", b"ttl", "wait", b"wait"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["blocks", b"blocks", "lease_id", b"lease_id", "locate", b"locate", "mapping", b"mapping", "namespace", b"namespace", "owner", b"owner", "promote", b"promote", "request_id", b"request_id", "tier", b"tier", "ttl", b"ttl", "wait", b"wait"]) -> None: ...
 
 Global___PrepareLoadRequest: typing_extensions.TypeAlias = PrepareLoadRequest
 

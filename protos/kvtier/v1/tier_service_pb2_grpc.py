@@ -215,8 +215,9 @@ class TierServiceServicer(object):
         nothing changes. Repeating the call with the same lease id gives the same answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: the tier's slots are smaller than the block, or the lease id was used for
-        another request.
+        - FAILED_PRECONDITION: the tier's slots are smaller than the block, the lease id was used for
+        another request, or locate is set and the mapping is of an earlier life of the node or not
+        locked.
         - ABORTED: the lease id belongs to a lease that has expired or was cleared.
         - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of the owner's leases; with what
         holds the room and when to retry.
@@ -228,8 +229,11 @@ class TierServiceServicer(object):
 
     def CompleteStore(self, request, context):
         """CompleteStore makes the written blocks of a store lease readable, gives the others back and ends
-        the lease. Repeating the call gives the first outcome.
+        the lease. Repeating the call gives the first outcome. Under a lease with locate the checksums
+        say what the caller wrote into the slots by itself. A block that WriteBlocks brought whole keeps
+        the checksum that was verified then, and one that WriteBlocks has begun is NOT_WRITTEN.
         Errors:
+        - INVALID_ARGUMENT: checksums of a lease without locate, or not one for each slot.
         - NOT_FOUND: unknown lease.
         - ABORTED: the lease expired, was ended by a clear or a release, or has another generation;
         nothing became readable.
@@ -245,7 +249,8 @@ class TierServiceServicer(object):
         answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: the lease id was used for another request.
+        - FAILED_PRECONDITION: the lease id was used for another request, or locate is set and the
+        mapping is of an earlier life of the node or not locked.
         - ABORTED: the lease id belongs to a lease that has expired or was cleared.
         - RESOURCE_EXHAUSTED: a limit of the owner's leases.
         - UNAVAILABLE: the node is draining.
@@ -277,6 +282,10 @@ class TierServiceServicer(object):
     def ReleaseLeases(self, request, context):
         """ReleaseLeases ends leases, or all leases of one owner, pins too. What a store lease had not
         completed is given back. Repeating a release gives the first outcome.
+        The slots of a store lease with locate that expired, was cleared, or was released by its owner's
+        name alone are quarantined, since a late writer may still be copying: they are not used again
+        before the lease is completed (which is ABORTED) or released by its id, its writer is seen dead,
+        or the node's slot_quarantine has passed.
         Errors: none of its own; every lease has its own result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

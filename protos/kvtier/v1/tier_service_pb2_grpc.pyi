@@ -570,8 +570,9 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     nothing changes. Repeating the call with the same lease id gives the same answer.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
-    - FAILED_PRECONDITION: the tier's slots are smaller than the block, or the lease id was used for
-      another request.
+    - FAILED_PRECONDITION: the tier's slots are smaller than the block, the lease id was used for
+      another request, or locate is set and the mapping is of an earlier life of the node or not
+      locked.
     - ABORTED: the lease id belongs to a lease that has expired or was cleared.
     - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of the owner's leases; with what
       holds the room and when to retry.
@@ -580,8 +581,11 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
 
     CompleteStore: _TierServiceCompleteStoreType
     """CompleteStore makes the written blocks of a store lease readable, gives the others back and ends
-    the lease. Repeating the call gives the first outcome.
+    the lease. Repeating the call gives the first outcome. Under a lease with locate the checksums
+    say what the caller wrote into the slots by itself. A block that WriteBlocks brought whole keeps
+    the checksum that was verified then, and one that WriteBlocks has begun is NOT_WRITTEN.
     Errors:
+    - INVALID_ARGUMENT: checksums of a lease without locate, or not one for each slot.
     - NOT_FOUND: unknown lease.
     - ABORTED: the lease expired, was ended by a clear or a release, or has another generation;
       nothing became readable.
@@ -594,7 +598,8 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     answer.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
-    - FAILED_PRECONDITION: the lease id was used for another request.
+    - FAILED_PRECONDITION: the lease id was used for another request, or locate is set and the
+      mapping is of an earlier life of the node or not locked.
     - ABORTED: the lease id belongs to a lease that has expired or was cleared.
     - RESOURCE_EXHAUSTED: a limit of the owner's leases.
     - UNAVAILABLE: the node is draining.
@@ -617,6 +622,10 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     ReleaseLeases: _TierServiceReleaseLeasesType
     """ReleaseLeases ends leases, or all leases of one owner, pins too. What a store lease had not
     completed is given back. Repeating a release gives the first outcome.
+    The slots of a store lease with locate that expired, was cleared, or was released by its owner's
+    name alone are quarantined, since a late writer may still be copying: they are not used again
+    before the lease is completed (which is ABORTED) or released by its id, its writer is seen dead,
+    or the node's slot_quarantine has passed.
     Errors: none of its own; every lease has its own result.
     """
 
@@ -861,8 +870,9 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         nothing changes. Repeating the call with the same lease id gives the same answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: the tier's slots are smaller than the block, or the lease id was used for
-          another request.
+        - FAILED_PRECONDITION: the tier's slots are smaller than the block, the lease id was used for
+          another request, or locate is set and the mapping is of an earlier life of the node or not
+          locked.
         - ABORTED: the lease id belongs to a lease that has expired or was cleared.
         - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of the owner's leases; with what
           holds the room and when to retry.
@@ -876,8 +886,11 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.tier_service_pb2.CompleteStoreResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.CompleteStoreResponse]]:
         """CompleteStore makes the written blocks of a store lease readable, gives the others back and ends
-        the lease. Repeating the call gives the first outcome.
+        the lease. Repeating the call gives the first outcome. Under a lease with locate the checksums
+        say what the caller wrote into the slots by itself. A block that WriteBlocks brought whole keeps
+        the checksum that was verified then, and one that WriteBlocks has begun is NOT_WRITTEN.
         Errors:
+        - INVALID_ARGUMENT: checksums of a lease without locate, or not one for each slot.
         - NOT_FOUND: unknown lease.
         - ABORTED: the lease expired, was ended by a clear or a release, or has another generation;
           nothing became readable.
@@ -895,7 +908,8 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: the lease id was used for another request.
+        - FAILED_PRECONDITION: the lease id was used for another request, or locate is set and the
+          mapping is of an earlier life of the node or not locked.
         - ABORTED: the lease id belongs to a lease that has expired or was cleared.
         - RESOURCE_EXHAUSTED: a limit of the owner's leases.
         - UNAVAILABLE: the node is draining.
@@ -933,6 +947,10 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[kvtier.v1.tier_service_pb2.ReleaseLeasesResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.ReleaseLeasesResponse]]:
         """ReleaseLeases ends leases, or all leases of one owner, pins too. What a store lease had not
         completed is given back. Repeating a release gives the first outcome.
+        The slots of a store lease with locate that expired, was cleared, or was released by its owner's
+        name alone are quarantined, since a late writer may still be copying: they are not used again
+        before the lease is completed (which is ABORTED) or released by its id, its writer is seen dead,
+        or the node's slot_quarantine has passed.
         Errors: none of its own; every lease has its own result.
         """
 

@@ -9,6 +9,7 @@ import google.protobuf.descriptor
 import google.protobuf.internal.containers
 import google.protobuf.message
 import kvtier.v1.block_pb2
+import kvtier.v1.mapping_pb2
 import kvtier.v1.result_pb2
 import kvtier.v1.tier_service_pb2
 import sys
@@ -47,7 +48,7 @@ class WriteBlocksRequest(google.protobuf.message.Message):
 
     @property
     def offer(self) -> kvtier.v1.tier_service_pb2.PrepareStoreRequest:
-        """An offer to prepare, write and complete in one call."""
+        """An offer to prepare, write and complete in one call; its locate changes nothing."""
 
     @property
     def checksums(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -201,3 +202,57 @@ class ReadBlocksResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["block_index", b"block_index", "block_indexes", b"block_indexes", "checksums", b"checksums", "data", b"data", "offset", b"offset", "results", b"results"]) -> None: ...
 
 Global___ReadBlocksResponse: typing_extensions.TypeAlias = ReadBlocksResponse
+
+@typing.final
+class MapTierRequest(google.protobuf.message.Message):
+    """MapTierRequest names the tier to map."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TIER_FIELD_NUMBER: builtins.int
+    tier: builtins.str
+    """The tier's name."""
+    def __init__(
+        self,
+        *,
+        tier: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["tier", b"tier"]) -> None: ...
+
+Global___MapTierRequest: typing_extensions.TypeAlias = MapTierRequest
+
+@typing.final
+class MapTierResponse(google.protobuf.message.Message):
+    """MapTierResponse tells how to map a tier."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MAPPING_FIELD_NUMBER: builtins.int
+    SLOT_BYTES_FIELD_NUMBER: builtins.int
+    SHARED_FILE_FIELD_NUMBER: builtins.int
+    CUDA_FIELD_NUMBER: builtins.int
+    mapping: builtins.int
+    """The number of this mapping, for PrepareStore and PrepareLoad. It holds for one life of the node."""
+    slot_bytes: builtins.int
+    """Bytes of one slot; 0 until the first namespace has fixed it."""
+    @property
+    def shared_file(self) -> kvtier.v1.mapping_pb2.SharedFile:
+        """The file of a host tier."""
+
+    @property
+    def cuda(self) -> kvtier.v1.mapping_pb2.CudaMemory:
+        """The pool of a GPU tier."""
+
+    def __init__(
+        self,
+        *,
+        mapping: builtins.int = ...,
+        slot_bytes: builtins.int = ...,
+        shared_file: kvtier.v1.mapping_pb2.SharedFile | None = ...,
+        cuda: kvtier.v1.mapping_pb2.CudaMemory | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["cuda", b"cuda", "memory", b"memory", "shared_file", b"shared_file"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cuda", b"cuda", "mapping", b"mapping", "memory", b"memory", "shared_file", b"shared_file", "slot_bytes", b"slot_bytes"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["memory", b"memory"]) -> typing.Literal["shared_file", "cuda"] | None: ...
+
+Global___MapTierResponse: typing_extensions.TypeAlias = MapTierResponse

@@ -48,6 +48,11 @@ class TransferServiceStub(object):
                 request_serializer=kvtier_dot_v1_dot_transfer__service__pb2.ReadBlocksRequest.SerializeToString,
                 response_deserializer=kvtier_dot_v1_dot_transfer__service__pb2.ReadBlocksResponse.FromString,
                 _registered_method=True)
+        self.MapTier = channel.unary_unary(
+                '/kvtier.v1.TransferService/MapTier',
+                request_serializer=kvtier_dot_v1_dot_transfer__service__pb2.MapTierRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_transfer__service__pb2.MapTierResponse.FromString,
+                _registered_method=True)
 
 
 class TransferServiceServicer(object):
@@ -96,6 +101,21 @@ class TransferServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MapTier(self, request, context):
+        """MapTier tells where a tier's memory is, for a caller on the same host that writes and reads slots
+        by itself. Then a store is PrepareStore with locate, a copy into the slots, and CompleteStore with
+        checksums; a load is PrepareLoad with locate, a read in place, and CompleteLoad, whose ABORTED
+        says that what was read may have changed. No byte crosses a socket. Callers that map a tier
+        trust each other.
+
+        Errors:
+        - NOT_FOUND: unknown tier.
+        - FAILED_PRECONDITION: the tier cannot be mapped; use WriteBlocks and ReadBlocks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransferServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -108,6 +128,11 @@ def add_TransferServiceServicer_to_server(servicer, server):
                     servicer.ReadBlocks,
                     request_deserializer=kvtier_dot_v1_dot_transfer__service__pb2.ReadBlocksRequest.FromString,
                     response_serializer=kvtier_dot_v1_dot_transfer__service__pb2.ReadBlocksResponse.SerializeToString,
+            ),
+            'MapTier': grpc.unary_unary_rpc_method_handler(
+                    servicer.MapTier,
+                    request_deserializer=kvtier_dot_v1_dot_transfer__service__pb2.MapTierRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_transfer__service__pb2.MapTierResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -168,6 +193,33 @@ class TransferService(object):
             '/kvtier.v1.TransferService/ReadBlocks',
             kvtier_dot_v1_dot_transfer__service__pb2.ReadBlocksRequest.SerializeToString,
             kvtier_dot_v1_dot_transfer__service__pb2.ReadBlocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MapTier(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvtier.v1.TransferService/MapTier',
+            kvtier_dot_v1_dot_transfer__service__pb2.MapTierRequest.SerializeToString,
+            kvtier_dot_v1_dot_transfer__service__pb2.MapTierResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,7 +57,23 @@ _TransferServiceReadBlocksType = typing_extensions.TypeVar(
     ],
 )
 
-class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _TransferServiceReadBlocksType]):
+_TransferServiceMapTierType = typing_extensions.TypeVar(
+    '_TransferServiceMapTierType',
+    grpc.UnaryUnaryMultiCallable[
+        kvtier.v1.transfer_service_pb2.MapTierRequest,
+        kvtier.v1.transfer_service_pb2.MapTierResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        kvtier.v1.transfer_service_pb2.MapTierRequest,
+        kvtier.v1.transfer_service_pb2.MapTierResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        kvtier.v1.transfer_service_pb2.MapTierRequest,
+        kvtier.v1.transfer_service_pb2.MapTierResponse,
+    ],
+)
+
+class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _TransferServiceReadBlocksType, _TransferServiceMapTierType]):
     """TransferService moves blocks' bytes. Both directions use one framing: the blocks of a call, in
     their order, are one stream of bytes that may be cut into messages anywhere. A message says at
     which block and at which offset in it the data starts; data may run on into the blocks that
@@ -74,6 +90,10 @@ class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _Trans
             kvtier.v1.transfer_service_pb2.ReadBlocksRequest,
             kvtier.v1.transfer_service_pb2.ReadBlocksResponse,
         ],
+        grpc.UnaryUnaryMultiCallable[
+            kvtier.v1.transfer_service_pb2.MapTierRequest,
+            kvtier.v1.transfer_service_pb2.MapTierResponse,
+        ],
     ], channel: grpc.Channel) -> None: ...
 
     @typing.overload
@@ -85,6 +105,10 @@ class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _Trans
         grpc.aio.UnaryStreamMultiCallable[
             kvtier.v1.transfer_service_pb2.ReadBlocksRequest,
             kvtier.v1.transfer_service_pb2.ReadBlocksResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            kvtier.v1.transfer_service_pb2.MapTierRequest,
+            kvtier.v1.transfer_service_pb2.MapTierResponse,
         ],
     ], channel: grpc.aio.Channel) -> None: ...
 
@@ -121,6 +145,18 @@ class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _Trans
     - UNAVAILABLE: the node is draining.
     """
 
+    MapTier: _TransferServiceMapTierType
+    """MapTier tells where a tier's memory is, for a caller on the same host that writes and reads slots
+    by itself. Then a store is PrepareStore with locate, a copy into the slots, and CompleteStore with
+    checksums; a load is PrepareLoad with locate, a read in place, and CompleteLoad, whose ABORTED
+    says that what was read may have changed. No byte crosses a socket. Callers that map a tier
+    trust each other.
+
+    Errors:
+    - NOT_FOUND: unknown tier.
+    - FAILED_PRECONDITION: the tier cannot be mapped; use WriteBlocks and ReadBlocks.
+    """
+
 TransferServiceAsyncStub: typing_extensions.TypeAlias = TransferServiceStub[
     grpc.aio.StreamStreamMultiCallable[
         kvtier.v1.transfer_service_pb2.WriteBlocksRequest,
@@ -129,6 +165,10 @@ TransferServiceAsyncStub: typing_extensions.TypeAlias = TransferServiceStub[
     grpc.aio.UnaryStreamMultiCallable[
         kvtier.v1.transfer_service_pb2.ReadBlocksRequest,
         kvtier.v1.transfer_service_pb2.ReadBlocksResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        kvtier.v1.transfer_service_pb2.MapTierRequest,
+        kvtier.v1.transfer_service_pb2.MapTierResponse,
     ],
 ]
 
@@ -180,6 +220,23 @@ class TransferServiceServicer(metaclass=abc.ABCMeta):
           what was read after that may have changed. Or the caller did not read for too long.
         - RESOURCE_EXHAUSTED: a limit of transfers.
         - UNAVAILABLE: the node is draining.
+        """
+
+    @abc.abstractmethod
+    def MapTier(
+        self,
+        request: kvtier.v1.transfer_service_pb2.MapTierRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[kvtier.v1.transfer_service_pb2.MapTierResponse, collections.abc.Awaitable[kvtier.v1.transfer_service_pb2.MapTierResponse]]:
+        """MapTier tells where a tier's memory is, for a caller on the same host that writes and reads slots
+        by itself. Then a store is PrepareStore with locate, a copy into the slots, and CompleteStore with
+        checksums; a load is PrepareLoad with locate, a read in place, and CompleteLoad, whose ABORTED
+        says that what was read may have changed. No byte crosses a socket. Callers that map a tier
+        trust each other.
+
+        Errors:
+        - NOT_FOUND: unknown tier.
+        - FAILED_PRECONDITION: the tier cannot be mapped; use WriteBlocks and ReadBlocks.
         """
 
 def add_TransferServiceServicer_to_server(servicer: TransferServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

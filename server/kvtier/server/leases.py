@@ -10,6 +10,7 @@ from math import inf
 
 from kvtier.server.accounts import Accounts
 from kvtier.server.clock import Clock
+from kvtier.server.quarantine import Quarantine
 from kvtier.server.tiers.spaces import NamespaceInfo
 from kvtier.server.tiers.table import DOOMED, PENDING, WRITTEN
 from kvtier.server.tiers.tier import Tier
@@ -40,8 +41,13 @@ class End(Enum):
 
     COMPLETED = "was completed"
     RELEASED = "was released"
+    OWNER_RELEASED = "was released with all leases of its owner"
     EXPIRED = "expired"
     CLEARED = "was ended by a clear"
+
+
+# Whoever names the lease itself is its owner; anybody may name an owner.
+_OWNERS_WORD = {End.COMPLETED, End.RELEASED}
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +72,7 @@ class Lease:
         bytes_held: Bytes of the blocks that it held when it was opened, for its owner's limit.
         writing: Places whose block a call is writing now.
         offered: Keys of the whole offer, where the tier writes through.
+        mapping: The mapping through which the owner writes or reads by itself; 0 without one.
     """
 
     id: bytes
@@ -85,6 +92,7 @@ class Lease:
     bytes_held: int = 0
     writing: set[int] = field(default_factory=set)
     offered: Sequence[bytes] = ()
+    mapping: int = 0
 
     def reference(self) -> block_pb2.Lease:
         """Return the lease as callers name it."""
@@ -116,13 +124,18 @@ class Leases:
         first_generation: Where generations start; random, so that those of an earlier life of the
             node are not taken for today's.
         accounts: Whose leases there are; empty, and kept by this class from now on.
+        quarantine: Where the slots go that a late writer may still be writing into.
 
     Attributes:
         accounts: As given.
+        quarantine: As given.
     """
 
-    def __init__(self, clock: Clock, first_generation: int, accounts: Accounts) -> None:
+    def __init__(
+        self, clock: Clock, first_generation: int, accounts: Accounts, quarantine: Quarantine
+    ) -> None:
         self.accounts = accounts
+        self.quarantine = quarantine
         self._clock = clock
         self._generations = count(first_generation)
         self._open: dict[bytes, Lease] = {}
@@ -257,8 +270,17 @@ class Leases:
         )
 
     def let_go(self, lease: Lease, how: End) -> None:
-        """End a lease that was not completed: what it reserved or pinned is free again."""
-        release_slots(lease, list(lease.slots.values()))
+        """End a lease that was not completed: what it reserved or pinned is free again.
+
+        Slots that its owner writes by itself are quarantined, unless it was the owner who ended it.
+        """
+        slots = list(lease.slots.values())
+        if lease.kind == STORE and lease.mapping and how not in _OWNERS_WORD:
+            tier, state = lease.tier, lease.tier.table.state
+            tier.cut_off([slot for slot in slots if state[slot] in {PENDING, WRITTEN}])
+            self.quarantine.take(lease.id, lease.generation, tier, lease.mapping, slots)
+        else:
+            release_slots(lease, slots)
         self.end(lease, how)
 
     def expire(self) -> None:
@@ -278,6 +300,7 @@ class Leases:
             if ended.until > now:
                 break
             self._forget(lease_id)
+        self.quarantine.expire()
 
     def _schedule(self, lease: Lease) -> None:
         lease.due = lease.expires

@@ -14,7 +14,9 @@ from kvtier.server.events.log import EventLog
 from kvtier.server.events.parts import Part
 from kvtier.server.events.source import News, TierInfo
 from kvtier.server.leases import Leases
+from kvtier.server.mappings import Mappings
 from kvtier.server.namespaces import Namespaces
+from kvtier.server.quarantine import Quarantine
 from kvtier.server.stores.base import BlockStore
 from kvtier.server.tiering.tiering import Tiering
 from kvtier.server.tiers.announce import Announcer
@@ -54,6 +56,7 @@ class Node:
         leases: Every reservation and pin.
         tiering: Moves blocks between the tiers.
         turns: Lets calls with one lease id go one after the other.
+        mappings: The numbers of mappings of tiers.
         registry: The registered namespaces.
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
@@ -83,6 +86,7 @@ class Node:
         self.stamps = Stamps()
         self.registry = Namespaces(config.limits.namespaces, config.limits.block_bytes)
         self._descriptions = Descriptions(self.log, config.limits.namespaces)
+        self.mappings = Mappings(rng.randrange(1, 1 << 62))
         self.leases = Leases(
             clock,
             rng.randrange(1, 1 << 63),
@@ -91,6 +95,7 @@ class Node:
                 leased_bytes=config.limits.leased_bytes_per_owner,
                 pinned_bytes=config.limits.pinned_bytes_per_owner,
             ),
+            Quarantine(self.mappings, clock, config.slot_quarantine),
         )
         self.tiers = [
             self._tier(place, tier, store)

@@ -50,6 +50,7 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         "clear": lambda: client.clear("cpu0"),
         "list_blocks": lambda: _empty(client.list_blocks()),
         "describe_block": lambda: client.describe_block(FINGERPRINT, 0, b"", b"h"),
+        "map_tier": lambda: client.map_tier("cpu0"),
         "write_blocks": lambda: client.write_blocks(lease, {}, []),
         "read_blocks": lambda: client.read_blocks(lease, []),
         "read_blocks_into": lambda: client.read_blocks_into(lease, []),
@@ -61,7 +62,7 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
 
     assert set(node.names()) == _RPCS
     # These are made of RPCs that other methods call too.
-    assert set(_public(NodeClient)) == set(calls) | {"store", "load", "load_into"}
+    assert set(_public(NodeClient)) == set(calls) | {"store", "load", "load_into", "blocks"}
 
 
 async def test_every_unary_call_has_a_deadline(node: FakeNode) -> None:

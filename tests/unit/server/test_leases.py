@@ -8,6 +8,8 @@ import pytest
 from kvtier.server.accounts import Accounts
 from kvtier.server.clock import ManualClock
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
+from kvtier.server.mappings import Mappings
+from kvtier.server.quarantine import Quarantine
 from kvtier.v1 import block_pb2
 from kvtier.wire.errors import KvtierError, Reason
 
@@ -25,7 +27,8 @@ def clock() -> ManualClock:
 @pytest.fixture
 def leases(clock: ManualClock) -> Leases:
     accounts = Accounts(per_owner=3, leased_bytes=1000, pinned_bytes=100)
-    return Leases(clock, first_generation=500, accounts=accounts)
+    quarantine = Quarantine(Mappings(1), clock, 60.0)
+    return Leases(clock, first_generation=500, accounts=accounts, quarantine=quarantine)
 
 
 class Opener:

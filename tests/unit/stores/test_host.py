@@ -1,7 +1,9 @@
 """The host store: one file in shared memory, held by one process, gone with it."""
 
+import mmap
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -37,7 +39,7 @@ def test_the_file_is_private_whole_from_the_start_and_gone_at_the_end(
     store.close()
 
     assert stat.S_IMODE(status.st_mode) == 0o600
-    assert status.st_size == 1 << 20 <= status.st_blocks * 512
+    assert status.st_size == (1 << 20) + 4096 <= status.st_blocks * 512
     assert list(tmp_path.iterdir()) == []
 
 
@@ -54,6 +56,33 @@ def test_pages_are_mapped_from_the_start(monkeypatch: pytest.MonkeyPatch) -> Non
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     assert faults < size // page // 8
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_its_memory_is_given_back_though_a_caller_has_it_mapped(
+    hold: Hold, tmp_path: Path, killed: bool
+) -> None:
+    """The caller reads zeros then, and is not killed; nor is the next node short of memory."""
+    folder = Path("/dev/shm") / f"kvtier-test-{os.getpid()}-{tmp_path.name}"
+    folder.mkdir()
+    try:
+        process = hold(folder, size=4 << 20)
+        (path,) = folder.iterdir()
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+            mapping[-8:] = b"by a cal"
+            before = os.fstat(file.fileno()).st_blocks
+            if killed:
+                process.kill()
+            process.communicate()
+            if killed:
+                HostStore(folder, "node", "cpu0", 4096).close()
+            after = os.fstat(file.fileno()).st_blocks
+            read = mapping[-8:]
+    finally:
+        shutil.rmtree(folder)
+
+    assert before * 512 >= 4 << 20
+    assert (after, read) == (0, bytes(8))
 
 
 def test_a_process_that_was_killed_leaves_nothing_that_blocks_the_next_start(

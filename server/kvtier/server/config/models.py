@@ -243,6 +243,12 @@ class NodeConfig(_Settings):
         default=10.0,
         description="Longest time that a stop waits for open leases and transfers, in seconds.",
     )
+    slot_quarantine: Annotated[Seconds, Field(ge=0, le=3600)] = Field(
+        default=60.0,
+        description="How long the slots of a caller that mapped a tier are not used again after "
+        "its store lease ended without its word, in seconds: it may still be writing there. They "
+        "are free sooner when it completes or releases the lease, or is seen dead.",
+    )
     log_level: LogLevel = Field(
         default="info", description="The least severe log lines: debug, info, warning or error."
     )

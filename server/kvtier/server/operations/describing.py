@@ -94,6 +94,7 @@ def _tier(node: Node, tier: Tier) -> TierMessage:
         draining_blocks=occupancy.draining,
         on_evict=tier.below.name if tier.below else "",
         write_through=[target.name for target in node.tiering.written_through(tier)],
+        quarantined_blocks=occupancy.quarantined,
         counters=TierCounters(**asdict(tier.counters)),
         store_threshold=tier.threshold.offers if tier.threshold else 1,
         pinned_blocks=len(occupancy.pins),

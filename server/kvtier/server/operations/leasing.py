@@ -49,17 +49,19 @@ def end_leases(
     if not leases and not owner:
         raise invalid("leases and owner are both empty; name leases, or an owner")
     _check_leases(node, leases)
+    for named in leases:
+        node.leases.quarantine.hear(named.id, named.generation)
     results = [_end(node, lease, pins_only=pins_only) for lease in leases]
     owned = node.leases.accounts.of_owner(owner, pins_only=pins_only) if owner else []
-    for lease in owned:
-        node.leases.let_go(lease, End.RELEASED)
+    for held in owned:
+        node.leases.let_go(held, End.OWNER_RELEASED)
     return results, len(owned)
 
 
 def _end(node: Node, reference: block_pb2.Lease, *, pins_only: bool) -> LeaseResult.ValueType:
     if pins_only and node.leases.kind_of(reference.id) != PIN:
         return LeaseResult.LEASE_RESULT_NOT_FOUND
-    if node.leases.end_of(reference) is End.RELEASED:
+    if node.leases.end_of(reference) in {End.RELEASED, End.OWNER_RELEASED}:
         return OK
     return _apply(node, reference, lambda found: node.leases.let_go(found, End.RELEASED))
 

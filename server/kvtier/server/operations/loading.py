@@ -9,6 +9,7 @@ from kvtier.server.operations.requests import (
     as_duration,
     block_sizes,
     read_keys,
+    read_mapping,
     read_text,
     read_ttl,
     request_digest,
@@ -36,6 +37,7 @@ class _Wanted(NamedTuple):
     request_id: str
     ttl: float
     keys: list[bytes]
+    mapping: int
 
 
 async def prepare_load(
@@ -71,9 +73,10 @@ def _read(node: Node, request: PrepareLoadRequest) -> _Wanted:
     owner = read_text("owner", request.owner, required=True)
     request_id = read_text("request_id", request.request_id, required=False)
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
+    mapping = read_mapping(node, tier, request)
     keys = read_keys(node, namespace, request.blocks)
     node.leases.room_of(owner)
-    return _Wanted(tier, namespace, owner, request_id, ttl, keys)
+    return _Wanted(tier, namespace, owner, request_id, ttl, keys, mapping)
 
 
 async def _promote(
@@ -138,6 +141,10 @@ def _open_load(
     response = PrepareLoadResponse(
         lease=lease.reference(), ttl=as_duration(wanted.ttl), results=results
     )
+    if wanted.mapping:
+        checksum = tier.table.checksum
+        response.slots.extend([slot or 0 for slot in found])
+        response.checksums.extend([0 if slot is None else checksum[slot] for slot in found])
     lease.answer = response.SerializeToString()
     return lease.answer
 

@@ -8,7 +8,9 @@ from xxhash import xxh3_128_digest
 
 from kvtier.server.node import Node
 from kvtier.server.tiers.spaces import NamespaceInfo
+from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import BlockSet
+from kvtier.v1.tier_service_pb2 import PrepareLoadRequest, PrepareStoreRequest
 from kvtier.wire.errors import invalid, quote
 from kvtier.wire.hashes import split_hashes
 from kvtier.wire.namespaces import MAX_SCOPE_BYTES, MAX_TEXT
@@ -102,6 +104,14 @@ def read_ttl(node: Node, ttl: Duration, *, given: bool, pin: bool = False) -> fl
     if not 0 < seconds <= longest:
         raise invalid(f"ttl is {seconds:g} s; it must be more than 0 and at most {longest:g} s")
     return seconds
+
+
+def read_mapping(node: Node, tier: Tier, request: PrepareStoreRequest | PrepareLoadRequest) -> int:
+    """Return the mapping through which slots are to be told; 0 when they are not."""
+    if not request.locate:
+        return 0
+    node.mappings.check(tier, request.mapping)
+    return request.mapping
 
 
 def block_sizes(namespace: NamespaceInfo, sets: Sequence[BlockSet]) -> list[int]:

@@ -6,6 +6,7 @@ from kvtier.server.leases import STORE, End, Lease, read_lease_id, release_slots
 from kvtier.server.node import Node
 from kvtier.server.operations.requests import (
     as_duration,
+    read_mapping,
     read_text,
     read_ttl,
     request_digest,
@@ -13,7 +14,7 @@ from kvtier.server.operations.requests import (
 from kvtier.server.operations.runs import reading_runs
 from kvtier.server.tiers.offer import Reservation, Run
 from kvtier.server.tiers.spaces import Space
-from kvtier.server.tiers.table import DOOMED, WRITTEN
+from kvtier.server.tiers.table import DOOMED, PENDING, WRITTEN
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import BlockSet, NamespacedBlocks
 from kvtier.v1.result_pb2 import CompleteResult
@@ -49,6 +50,7 @@ async def open_store(
     owner = read_text("owner", request.owner, required=True)
     request_id = read_text("request_id", request.request_id, required=False)
     ttl = read_ttl(node, request.ttl, given=request.HasField("ttl"))
+    mapping = read_mapping(node, tier, request)
     node.leases.room_of(owner)
     with reading_runs(node, tier, namespace, request.runs) as runs:
         moved = await _move_down(node, tier, request_id, owner, runs) if tier.below else []
@@ -65,6 +67,7 @@ async def open_store(
         [run.space.block_bytes for run in runs for _ in run.hashes],
         reservation.aliases,
         bytes_held=reservation.bytes,
+        mapping=mapping,
     )
     if node.tiering.written_through(tier):
         lease.offered = [key for run in runs for key in run.space.keys(run.hashes)]
@@ -86,18 +89,47 @@ async def complete_store(node: Node, request: CompleteStoreRequest) -> bytes:
 
 
 def _complete(node: Node, request: CompleteStoreRequest) -> bytes:
+    node.leases.quarantine.hear(request.lease.id, request.lease.generation)
     node.refuse_when_drained()
     lease = node.leases.find(request.lease, STORE)
     blocks = len(lease.block_bytes)
     beyond = [place for place in request.failed_blocks if place >= blocks]
     if beyond:
         raise invalid(f"failed_blocks names block {beyond[0]}; the offer has {blocks}, from 0")
+    _check_checksums(lease, len(request.checksums))
     failed = set(range(blocks)) if request.failed else set(request.failed_blocks)
+    _take_checksums(lease, request.checksums, failed)
     results = publish_lease(lease, failed)
     outcome = CompleteStoreResponse(results=results).SerializeToString()
     node.leases.end(lease, End.COMPLETED, outcome)
     node.tiering.completed(lease.id, lease.tier, lease.offered)
     return outcome
+
+
+def _check_checksums(lease: Lease, count: int) -> None:
+    if not count:
+        return
+    if not lease.mapping:
+        raise invalid(
+            f"checksums holds {count} values, and the lease was prepared without locate: send the "
+            "blocks through WriteBlocks and leave checksums empty"
+        )
+    if count != len(lease.slots):
+        raise invalid(
+            f"checksums holds {count} values; the lease has {len(lease.slots)} blocks to write: "
+            "send one for each, in the offer's order, or none"
+        )
+
+
+def _take_checksums(lease: Lease, checksums: Sequence[int], failed: set[int]) -> None:
+    """Note what the owner says that it wrote; what calls wrote, or have begun, stays theirs."""
+    state = lease.tier.table.state
+    told = [
+        (slot, checksum)
+        for (place, slot), checksum in zip(lease.slots.items(), checksums, strict=False)
+        if state[slot] == PENDING and place not in failed and place not in lease.writing
+    ]
+    lease.tier.mark_written([slot for slot, _ in told], [checksum for _, checksum in told])
 
 
 def publish_lease(lease: Lease, failed: set[int]) -> list[CompleteResult.ValueType]:
@@ -160,6 +192,7 @@ def _answer(
         lease=lease.reference(),
         ttl=as_duration(ttl),
         outcomes=reservation.outcomes,
+        slots=reservation.slots if lease.mapping else (),
         evicted=[
             NamespacedBlocks(
                 namespace=space.namespace.fingerprint,

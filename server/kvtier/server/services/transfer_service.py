@@ -7,6 +7,7 @@ from functools import partial
 
 from kvtier.server.leases import LOAD, STORE, End, Lease, read_lease_id
 from kvtier.server.node import Node
+from kvtier.server.operations.mapping import map_tier
 from kvtier.server.operations.requests import block_sizes, read_keys, request_digest
 from kvtier.server.operations.storing import open_store
 from kvtier.server.services.rpc import Send
@@ -25,6 +26,8 @@ from kvtier.v1.result_pb2 import (
 )
 from kvtier.v1.tier_service_pb2 import PrepareStoreRequest, PrepareStoreResponse
 from kvtier.v1.transfer_service_pb2 import (
+    MapTierRequest,
+    MapTierResponse,
     ReadBlocksRequest,
     ReadTarget,
     WriteBlocksRequest,
@@ -82,6 +85,10 @@ class TransferService:
             else:
                 await self._read_target(request.blocks, send)
 
+    def map_tier(self, request: MapTierRequest) -> MapTierResponse:
+        """Tell where a tier's memory is."""
+        return map_tier(self._node, request)
+
     async def _write_lease(
         self, first: Written, requests: AsyncIterator[Written], send: Send
     ) -> None:
@@ -100,7 +107,10 @@ class TransferService:
     async def _write_offer(
         self, first: Written, requests: AsyncIterator[Written], send: Send
     ) -> None:
-        lease, prepared = await self._open(first[0].offer)
+        offer = first[0].offer
+        # The bytes come through this call, which ends the lease as it ends itself.
+        offer.ClearField("locate")
+        lease, prepared = await self._open(offer)
         ttl = lease.expires - self._node.clock.monotonic()
         writer = BlockWriter(self._node.leases, lease, self._node.threads)
         how, wanted, answered = End.RELEASED, set(lease.slots), set[int]()

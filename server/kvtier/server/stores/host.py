@@ -3,7 +3,7 @@
 import errno
 import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from kvtier.server.stores.base import Bytes, StoreError, span
 from kvtier.server.stores.shared_file import allocate, create, file_name, remove
 from kvtier.v1.block_pb2 import MEDIUM_CPU
+from kvtier.wire.shared_memory import COOKIE_BYTES, DATA_OFFSET, is_locked, make_header
 from kvtier.wire.sizes import format_size
 
 # Linux 5.14; the mmap module does not name it yet.
@@ -22,13 +23,21 @@ _PIECE = 256 << 20
 class HostStore:
     """A `BlockStore` in a shared-memory file, whose pages are all there from the start.
 
-    Opening takes about a second for each GiB, for the kernel to clear the memory.
+    The file is a header of one page and the arena, so that callers on the same host can map it, see
+    `kvtier.wire.shared_memory`. Opening takes about a second for each GiB, for the kernel to clear
+    the memory.
 
     Args:
         directory: Where the file is, on a file system in memory.
         node_id: The node, for the name of the file.
         tier: The tier, for the name of the file.
         capacity_bytes: Size of the arena.
+        random_bytes: Where the cookie comes from.
+
+    Attributes:
+        path: The file.
+        cookie: What tells this file from any other of its name.
+        file_bytes: Size of the file.
 
     Raises:
         StoreError: When another process has the tier open, or there is too little memory.
@@ -38,13 +47,23 @@ class HostStore:
     device = "shared-memory"
     inline_bytes: int = 256 << 10
 
-    def __init__(self, directory: Path, node_id: str, tier: str, capacity_bytes: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        node_id: str,
+        tier: str,
+        capacity_bytes: int,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
         self.capacity_bytes = capacity_bytes
+        self.file_bytes = DATA_OFFSET + capacity_bytes
+        self.cookie = random_bytes(COOKIE_BYTES)
         self.path = directory / file_name(node_id, tier)
         self._descriptor: int | None = create(self.path)
         try:
-            allocate(self._descriptor, capacity_bytes, directory)
-            self._arena = _map(self._descriptor, capacity_bytes)
+            allocate(self._descriptor, self.file_bytes, directory)
+            self._arena = _map(self._descriptor, self.file_bytes)[DATA_OFFSET:]
+            os.pwrite(self._descriptor, make_header(self.cookie), 0)
         except BaseException:
             self.close()
             raise
@@ -61,7 +80,11 @@ class HostStore:
         if self._descriptor is None:
             return b""
         # Through the file, which makes the bytes object and lets other threads run meanwhile.
-        return os.pread(self._descriptor, length, position)
+        return os.pread(self._descriptor, length, DATA_OFFSET + position)
+
+    def is_locked(self, offset: int) -> bool:
+        """Tell whether a caller that mapped the file has locked a byte, see `SharedFile`."""
+        return self._descriptor is not None and is_locked(self._descriptor, offset)
 
     def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
         """See `BlockStore`."""
@@ -93,8 +116,6 @@ class HostStore:
 
 def _map(descriptor: int, size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """Map a file with all of its pages; the mapping ends with the last use of the array."""
-    if not size:
-        return np.empty(0, np.uint8)
     try:
         mapping = mmap.mmap(descriptor, size)
         _populate(mapping, size)

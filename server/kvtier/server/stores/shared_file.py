@@ -8,6 +8,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import mmap
 import os
 import re
 import stat
@@ -72,8 +73,7 @@ def allocate(descriptor: int, size: int, directory: Path) -> None:
     reason = os.strerror(errno.ENOSPC)
     if size <= free:
         try:
-            if size:
-                os.posix_fallocate(descriptor, 0, size)
+            os.posix_fallocate(descriptor, 0, size)
         except OSError as error:
             reason = os.strerror(error.errno or 0)
         else:
@@ -86,9 +86,16 @@ def allocate(descriptor: int, size: int, directory: Path) -> None:
 
 
 def remove(descriptor: int, path: Path) -> None:
-    """Unlink a file that `create` returned, and release it."""
+    """Unlink a file that `create` returned, give its memory back, and release it.
+
+    Callers may have it mapped still. What they read from here on is zeros: were the file cut off
+    they would be killed, and were its memory kept an idle caller could keep the next node from
+    starting.
+    """
     if _is_named(descriptor, path):
         path.unlink()
+    with contextlib.suppress(OSError, ValueError), mmap.mmap(descriptor, 0) as whole:
+        whole.madvise(mmap.MADV_REMOVE)
     os.close(descriptor)
 
 

@@ -33,6 +33,7 @@ class Occupancy:
         draining: Slots whose block is gone while something still holds them.
         copying: How often each slot is held by the node's own copies; these are in its leases too.
         pins: Number of pins on each readable block that has any, by slot.
+        quarantined: Slots whose block is gone while a late writer may still be writing there.
         births: Number of stores so far; orders the blocks for listings.
     """
 
@@ -44,7 +45,7 @@ class Occupancy:
         self._announcer = announcer
         self._spaces = spaces
         self._origins: dict[tuple[Space, str], Origin] = {}
-        self.ready = self.leased = self.pending = self.draining = 0
+        self.ready = self.leased = self.pending = self.draining = self.quarantined = 0
         self.copying: Counter[int] = Counter()
         self.pins: dict[int, int] = {}
         self.births = 0
@@ -201,6 +202,17 @@ class Occupancy:
         self.policy.forget(slots)
         self.pending -= len(slots)
         self._doom(slots)
+
+    def quarantine(self, slots: Sequence[int]) -> None:
+        """Count slots that a gone writer's lease holds as quarantined, until it is let go."""
+        self.draining -= len(slots)
+        self.quarantined += len(slots)
+
+    def end_quarantine(self, slots: Sequence[int]) -> None:
+        """End the lease that a gone writer had on each of these slots."""
+        self.quarantined -= len(slots)
+        self.draining += len(slots)
+        self.unpin(slots)
 
     def take_out(self, groups: Groups) -> None:
         """Make readable blocks absent: from here on nobody finds them."""

@@ -23,8 +23,7 @@ def delete(tier: Tier, keys: Sequence[bytes], *, force: bool) -> list[DeleteResu
     going = [slot for slot in dict.fromkeys(found) if slot is not None and slot not in spared]
     written = [slot for slot in going if state[slot] in {PENDING, WRITTEN}]
     tier.remove([s for s in going if state[s] == READY], REMOVAL_REASON_DELETED)
-    tier.occupancy.cut_off(written)
-    tier.counters.abandoned += len(written)
+    tier.cut_off(written)
     return [
         DELETE_RESULT_NOT_FOUND
         if slot is None

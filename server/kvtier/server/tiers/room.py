@@ -28,7 +28,8 @@ def no_room(tier: str, occupancy: Occupancy, needed: int, may_go: int) -> Kvtier
     return exhausted(
         f"tier {tier} has no room for {needed} blocks: of its {table.capacity} slots "
         f"{max(0, table.free)} are free and {may_go} may be evicted; {occupancy.leased} are "
-        f"leased or pinned, {occupancy.pending} being written, {occupancy.draining} draining",
+        f"leased or pinned, {occupancy.pending} being written, {occupancy.draining} draining, "
+        f"{occupancy.quarantined} quarantined",
         Reason.TIER_FULL,
         retry_after=_RETRY_WHEN_FULL,
         metadata={
@@ -36,5 +37,6 @@ def no_room(tier: str, occupancy: Occupancy, needed: int, may_go: int) -> Kvtier
             "pinned_blocks": str(len(occupancy.pins)),
             "pending_blocks": str(occupancy.pending),
             "draining_blocks": str(occupancy.draining),
+            "quarantined_blocks": str(occupancy.quarantined),
         },
     )

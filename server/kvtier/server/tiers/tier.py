@@ -191,9 +191,13 @@ class Tier:
 
     def abandon(self, slots: Sequence[int]) -> None:
         """Give reserved slots back, and end their leases."""
+        self.cut_off(slots)
+        self.occupancy.unpin(slots)
+
+    def cut_off(self, slots: Sequence[int]) -> None:
+        """Take blocks that are being written away from their writers, who keep their leases."""
         self.occupancy.cut_off(slots)
         self.counters.abandoned += len(slots)
-        self.occupancy.unpin(slots)
 
     # Pinning and recency
 

@@ -1,0 +1,1 @@
+"""Storing and loading through a tier's own memory, on the same host."""

@@ -1,0 +1,124 @@
+"""What every way of moving bytes does, and the one that works everywhere: a stream."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import grpc
+
+from kvtier.client.errors import KvtierError, typed
+from kvtier.client.mapped.buffers import Bytes
+from kvtier.client.reports import DataPath, StoreReport
+from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
+from kvtier.v1.result_pb2 import ReadResult
+from kvtier.v1.tier_service_pb2 import PrepareLoadResponse
+
+if TYPE_CHECKING:
+    from kvtier.client.node import NodeClient
+
+# The bytes of each block or None, and why.
+Found: TypeAlias = tuple[list[memoryview | None], list[ReadResult.ValueType]]
+
+
+class Way(Protocol):
+    """A way between this process and a tier.
+
+    Attributes:
+        path: Which it is.
+    """
+
+    path: DataPath
+
+    async def store(
+        self,
+        namespace: bytes,
+        runs: Sequence[BlockRun],
+        sources: Sequence[Bytes],
+        *,
+        width: int,
+        ttl: float | None,
+        request_id: str,
+    ) -> StoreReport:
+        """Offer blocks, write those that are wanted, and make them readable."""
+
+    async def pin(
+        self, namespace: bytes, blocks: Sequence[BlockSet], *, ttl: float | None, request_id: str
+    ) -> PrepareLoadResponse:
+        """Pin blocks under a lease."""
+
+    async def copy_out(self, answer: PrepareLoadResponse, targets: Sequence[Bytes]) -> Found:
+        """Copy pinned blocks into buffers."""
+
+    async def look_in(self, answer: PrepareLoadResponse, sizes: Sequence[int]) -> Found:
+        """Return views of pinned blocks, good for as long as the lease."""
+
+
+class Stream:
+    """A `Way` through the node's streams.
+
+    Args:
+        client: The node's client.
+        tier: The tier's name.
+    """
+
+    path = DataPath.STREAM
+
+    def __init__(self, client: "NodeClient", tier: str) -> None:
+        self._client = client
+        self._tier = tier
+
+    async def store(
+        self,
+        namespace: bytes,
+        runs: Sequence[BlockRun],
+        sources: Sequence[Bytes],
+        *,
+        width: int,  # noqa: ARG002 - what another way needs
+        ttl: float | None,
+        request_id: str,
+    ) -> StoreReport:
+        """See `Way`."""
+        payloads = [source.view for source in sources]
+        return await self._client.store(
+            self._tier, namespace, runs, payloads, ttl=ttl, request_id=request_id
+        )
+
+    async def pin(
+        self, namespace: bytes, blocks: Sequence[BlockSet], *, ttl: float | None, request_id: str
+    ) -> PrepareLoadResponse:
+        """See `Way`."""
+        return await self._client.prepare_load(
+            self._tier, namespace, blocks, ttl=ttl, request_id=request_id
+        )
+
+    async def copy_out(self, answer: PrepareLoadResponse, targets: Sequence[Bytes]) -> Found:
+        """See `Way`."""
+        found, results = await self.look_in(answer, [len(target.view) for target in targets])
+        payloads: list[memoryview | None] = [None] * len(found)
+        for place, view in enumerate(found):
+            if view is not None:
+                payloads[place] = targets[place].view
+                targets[place].view[:] = view
+        return payloads, results
+
+    async def look_in(self, answer: PrepareLoadResponse, sizes: Sequence[int]) -> Found:
+        """See `Way`."""
+        report = await self._client.read_blocks(answer.lease, sizes)
+        views = [None if each is None else memoryview(each) for each in report.payloads]
+        return views, list(report.results)
+
+
+def blocks_closed(tier: str) -> KvtierError:
+    """Return the error that says that `Blocks` were used after they were closed."""
+    return typed(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "",
+        f"the blocks of tier {tier} are closed; make new ones",
+    )
+
+
+async def let_go(client: "NodeClient", lease: Lease) -> None:
+    """Release a lease under which nothing is copied any more; a cancellation does not stop it."""
+    with suppress(KvtierError):
+        await asyncio.shield(asyncio.ensure_future(client.release_leases([lease])))

@@ -1,0 +1,111 @@
+"""Copying in threads, and several batches at one time."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+
+import grpc
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from kvtier.client import KvtierError
+from kvtier.client.mapped.buffers import address_of
+from kvtier.client.mapped.copies import INLINE_BYTES, PIECE_BYTES, Copy, Workers, copy_all, hash_all
+from kvtier.client.mapped.overlap import overlapped
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    workers = Workers(2)
+    yield workers
+    workers.close()
+
+
+@pytest.mark.parametrize("size", [1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES - 1])
+def test_a_copy_is_exact_and_its_checksum_is_that_of_the_whole(size: int) -> None:
+    """Whatever pieces it is done in."""
+    source = bytes(range(256)) * (size // 256 + 1)
+    target = memoryview(bytearray(size + 2))
+    job = Copy(target[1:-1], address_of(target) + 1, address_of(memoryview(source)))
+
+    (checksum,) = copy_all([job])
+
+    assert target == b"\0" + source[:size] + b"\0"
+    assert checksum == xxh3_64_intdigest(source[:size])
+    assert hash_all([target[1:-1]]) == [checksum]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [0, INLINE_BYTES + 1])
+async def test_results_come_in_the_order_of_the_jobs(
+    workers: Workers, count: int, size: int
+) -> None:
+    """In threads and on the loop."""
+    assert await workers.run(list, range(count), size) == list(range(count))
+
+
+async def test_a_caller_that_is_cancelled_waits_for_its_threads(workers: Workers) -> None:
+    """What is copied must not be given away before, however often the caller is cancelled."""
+    begun, go = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def work(jobs: Sequence[int]) -> list[int]:
+        begun.set()
+        go.wait()
+        done.extend(jobs)
+        return list(jobs)
+
+    task = asyncio.create_task(workers.run(work, [1], INLINE_BYTES + 1))
+    await asyncio.to_thread(begun.wait)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0.01)
+    waiting = not task.done()
+    go.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (waiting, done) == (True, [1])
+
+
+async def test_batches_overlap_up_to_the_window_and_answer_in_order() -> None:
+    """The first ends last here, and one fails."""
+    under_way, most = 0, 0
+
+    async def act(item: int) -> int:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.02 if not item else 0)
+        under_way -= 1
+        if item == 3:
+            raise KvtierError(grpc.StatusCode.ABORTED, "", "no")
+        return item
+
+    results = await overlapped(range(6), act, 3)
+
+    assert [each if isinstance(each, int) else str(each) for each in results] == [
+        *(0, 1, 2),
+        "no (ABORTED)",
+        *(4, 5),
+    ]
+    assert most == 3
+
+
+async def test_an_error_of_another_kind_ends_every_batch() -> None:
+    """It is a mistake of the caller; nothing is left under way."""
+    ended: list[int] = []
+
+    async def act(item: int) -> int:
+        try:
+            if item:
+                raise ValueError("mistake")
+            await asyncio.Event().wait()
+        finally:
+            ended.append(item)
+        return item
+
+    with pytest.raises(ValueError, match="mistake"):
+        async with asyncio.timeout(5):
+            await overlapped(reversed(range(2)), act, 2)
+    assert sorted(ended) == [0, 1]
