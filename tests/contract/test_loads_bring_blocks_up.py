@@ -185,6 +185,40 @@ async def test_promotions_leave_room_for_stores(serve: Serve, connect: Connect) 
     assert (await node.tier(GPU)).counters.refused == 0
 
 
+async def test_loads_that_are_not_taken_up_starve_no_store(
+    serve: Serve, connect: Connect, gate: CopyGate
+) -> None:
+    """Twenty clients ask for fifty blocks each and use none, while another stores all the time.
+
+    What is read below is less than twice what they were given.
+    """
+    node = await serve(gpu_tier(16), cpu_tier(1000))
+    chains = [list(range(first, first + 50)) for first in range(0, 1000, 50)]
+    for chain in chains:
+        await node.client.store(CPU, node.namespace, [run(*chain)], payloads(*chain))
+    clients = [await connect(node) for _ in range(5)]
+    given = 0
+
+    async def ask(number: int) -> None:
+        nonlocal given
+        client = clients[number % len(clients)]
+        wanted = [blocks_of(*chains[number])]
+        await client.lookup(node.namespace, wanted)
+        answer = await client.prepare_load(GPU, node.namespace, wanted, promote=True, wait=True)
+        given += words(LookupResult, answer.results).count("HIT")
+        await client.complete_load(answer.lease)
+
+    async def store() -> None:
+        for number in range(5000, 5100):
+            await node.store(number, tier=GPU)
+
+    await asyncio.gather(store(), *map(ask, range(20)))
+
+    assert (await node.tier(GPU)).counters.refused == 0
+    assert given > 0
+    assert gate.blocks < 2 * given
+
+
 async def test_a_block_that_is_leased_below_is_copied(serve: Serve) -> None:
     """A lease on the slower copy keeps it, also where blocks else move."""
     node = await serve(*exclusive(2, 2))
@@ -197,7 +231,9 @@ async def test_a_block_that_is_leased_below_is_copied(serve: Serve) -> None:
     await node.client.complete_load(lease)
 
 
-async def test_a_block_with_wrong_bytes_does_not_come_up(serve: Serve, follow: Follow) -> None:
+async def test_a_block_with_wrong_bytes_does_not_come_up(
+    serve: Serve, follow: Follow, gate: CopyGate
+) -> None:
     """The good blocks before it do; the slower tier drops it, so that nobody tries again."""
     node = await serve(*inclusive(4, 4))
     await below(node, "A", "B")
@@ -207,11 +243,14 @@ async def test_a_block_with_wrong_bytes_does_not_come_up(serve: Serve, follow: F
     node.node.tiers[1].store.write(node.node.tiers[1].position_of(slot), b"rotten")
     follower = await follow(node)
 
+    assert await node.look_up("A", "B") == ["HIT", "HIT"]
     assert await load_up(node, "A", "B") == ["HIT", "MISS"]
 
+    assert await node.look_up("A", "B") == ["HIT", "MISS"]
     told = await follower.news()
     assert removed("B", CPU, "CORRUPT") in {c for batch in by_batch(told) for c in batch}
     assert await load_up(node, "A", "B") == ["HIT", "MISS"]
+    assert gate.blocks == 2, "nobody tries to read it again"
     assert await node.gauges(GPU) == {"ready": 1}
 
 

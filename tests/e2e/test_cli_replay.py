@@ -219,17 +219,19 @@ TRACES = Path(os.environ.get("KVTIER_TRACES") or Path(__file__).parents[3] / "sh
 GOLDEN = TRACES / "golden.json"
 
 
-def _golden() -> list[dict[str, int]]:
+def _golden(kind: str) -> list[dict[str, Any]]:
     if not GOLDEN.exists():
         return []
-    cases: list[dict[str, int]] = json.loads(GOLDEN.read_text())["conversation"]["lru"]
+    cases: list[dict[str, Any]] = json.loads(GOLDEN.read_text())["conversation"][kind]
     return cases
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not GOLDEN.exists(), reason=f"no public trace in {TRACES}; see KVTIER_TRACES")
-@pytest.mark.parametrize("golden", _golden() or [{}], ids=lambda golden: str(golden.get("cap")))
+@pytest.mark.parametrize(
+    "golden", _golden("lru") or [{}], ids=lambda golden: str(golden.get("cap"))
+)
 def test_the_public_trace_gives_exactly_the_golden_counts(cli: Any, golden: dict[str, int]) -> None:
     """12,031 requests of a production service give the same counts as the reference."""
     trace = TRACES / "conversation_trace.jsonl"
@@ -241,3 +243,65 @@ def test_the_public_trace_gives_exactly_the_golden_counts(cli: Any, golden: dict
     names = ("prefix_hits", "stored", "removed", "resident_end")
     assert {name: report[name] for name in names} == {name: golden[name] for name in names}
     assert report["view_equals_listing"] is True
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not GOLDEN.exists(), reason=f"no public trace in {TRACES}; see KVTIER_TRACES")
+@pytest.mark.parametrize("golden", _golden("two") or [{}], ids=lambda golden: golden.get("mode"))
+def test_the_public_trace_gives_exactly_the_golden_counts_of_two_tiers(
+    cli: Any, golden: dict[str, Any]
+) -> None:
+    """Hits, stores and removals of both tiers are the reference's, in either mode."""
+    trace, mode = TRACES / "conversation_trace.jsonl", golden["mode"].partition("(")[0]
+    sizes = ("--gpu-capacity", golden["G"], "--cpu-capacity", golden["C"], "--mode", mode)
+
+    result = cli("replay", trace, *sizes, "-o", "json")
+
+    assert result.code == 0, result.err
+    report = json.loads(result.text)
+    names = [name for name in golden if name.startswith(("gpu_", "cpu_"))]
+    assert len(names) == 6
+    assert {name: report[name] for name in names} == {name: golden[name] for name in names}
+    assert report["view_equals_listing"] is True
+
+
+@pytest.mark.parametrize("mode", ["inclusive", "exclusive"])
+def test_two_tiers_find_what_one_of_both_sizes_finds(
+    cli: Any, trace: Path, requests: list[Request], mode: str
+) -> None:
+    """The union of two tiers is the set that one tier would hold that is as large as both."""
+    gpu, cpu = 300, 900
+    whole, upper = PlainLru(gpu + cpu if mode == "exclusive" else cpu), PlainLru(gpu)
+    for number, request in enumerate(requests):
+        whole.serve(number, request)
+        upper.serve(number, request)
+
+    sizes = ("--gpu-capacity", gpu, "--cpu-capacity", cpu, "--mode", mode)
+    result = cli("replay", trace, *sizes, "-o", "json")
+
+    assert result.code == 0, result.err
+    report = json.loads(result.text)
+    assert report["gpu_hits"] == upper.hits
+    assert report["gpu_hits"] + report["cpu_hits"] == whole.hits
+    assert report["gpu_stored"] == upper.stored
+    assert report["gpu_removed"] == upper.removed
+    assert report["view_equals_listing"] is True
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--gpu-capacity", 10), "go together"),
+        (("--gpu-capacity", 10, "--cpu-capacity", 10, "--mode", "sideways"), "sideways"),
+        (("--gpu-capacity", 1, "--cpu-capacity", 1, "--mode", "exclusive", "--capacity", 1), "one"),
+    ],
+)
+def test_options_for_two_tiers_go_together(
+    cli: Any, trace: Path, options: tuple[object, ...], says: str
+) -> None:
+    """A replay that cannot be what was meant is refused before anything starts."""
+    result = cli("replay", trace, *options)
+
+    assert result.code == 2
+    assert says in result.err

@@ -17,11 +17,18 @@ numbers of a values file as floats, hence int64 everywhere: a float would print 
 {{- end -}}
 {{- end -}}
 
-{{/* Bytes of /dev/shm: the host tiers and some slack. */}}
+{{/* Bytes that a tier takes beyond its capacity: where blocks may change places with those of another
+tier, it has spare slots. */}}
+{{- define "kvtier.spareBytes" -}}
+{{- ternary 16777216 0 (gt (len .Values.config.tiers) 1) -}}
+{{- end -}}
+
+{{/* Bytes of /dev/shm: the host tiers with their spare slots, and some slack. */}}
 {{- define "kvtier.shmBytes" -}}
 {{- $sum := 67108864 -}}
+{{- $spare := include "kvtier.spareBytes" . -}}
 {{- range .Values.config.tiers -}}
-{{- if eq .medium "cpu" -}}{{- $sum = add $sum (include "kvtier.bytes" .capacity) -}}{{- end -}}
+{{- if eq .medium "cpu" -}}{{- $sum = add $sum (include "kvtier.bytes" .capacity) $spare -}}{{- end -}}
 {{- end -}}
 {{- $sum -}}
 {{- end -}}
@@ -30,9 +37,10 @@ numbers of a values file as floats, hence int64 everywhere: a float would print 
 GPU it lives in host memory. */}}
 {{- define "kvtier.neededBytes" -}}
 {{- $sum := add (include "kvtier.shmBytes" .) (include "kvtier.bytes" .Values.memoryOverhead) -}}
+{{- $spare := include "kvtier.spareBytes" . -}}
 {{- range .Values.config.tiers -}}
 {{- if and (eq .medium "gpu") (not (hasPrefix "cuda:" (default "auto" .device))) -}}
-{{- $sum = add $sum (include "kvtier.bytes" .capacity) -}}
+{{- $sum = add $sum (include "kvtier.bytes" .capacity) $spare -}}
 {{- end -}}
 {{- end -}}
 {{- $sum -}}
@@ -55,7 +63,7 @@ a host tier takes about one. */}}
 {{- else -}}
 {{- $limit := include "kvtier.bytes" $given | int64 -}}
 {{- if lt $limit $needed -}}
-{{- fail (printf "resources.limits.memory is %d bytes, but the tiers in host memory, 64 MiB of slack and memoryOverhead need %d: raise the limit, or leave it out" $limit $needed) -}}
+{{- fail (printf "resources.limits.memory is %d bytes, but the tiers in host memory, their spare slots, 64 MiB of slack and memoryOverhead need %d: raise the limit, or leave it out" $limit $needed) -}}
 {{- end -}}
 {{- $limit -}}
 {{- end -}}
