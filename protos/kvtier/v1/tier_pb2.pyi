@@ -219,7 +219,7 @@ class Tier(google.protobuf.message.Message):
     pending_blocks: builtins.int
     """Slots that are being written."""
     leased_blocks: builtins.int
-    """Readable blocks under at least one load lease or pin."""
+    """Readable blocks under at least one load lease or pin, or being copied by the node."""
     draining_blocks: builtins.int
     """Slots of blocks that are gone but still leased, or still being copied."""
     pinned_blocks: builtins.int
@@ -297,7 +297,7 @@ class TierCounters(google.protobuf.message.Message):
     removed: builtins.int
     """Blocks that ceased to be readable, for any reason."""
     evicted: builtins.int
-    """Of those, the blocks whose room was needed."""
+    """Of those, the blocks whose room was needed, without those that a slower tier took over."""
     corrupt: builtins.int
     """Of those, the blocks whose bytes did not match their checksum."""
     loaded: builtins.int

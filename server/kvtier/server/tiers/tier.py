@@ -254,7 +254,6 @@ class Tier:
         victims = [slot for _, slots in self.occupancy.choose(count, spared) for slot in slots]
         groups = self.table.by_origin(victims)
         gone = self.packed(groups)
-        self.counters.evicted += count
         self.counters.removed += count
         self._announce_evicted(victims, gone)
         self.occupancy.take_out(groups)
@@ -323,10 +322,12 @@ class Tier:
     ) -> None:
         below = self.below
         if below is None:
+            self.counters.evicted += len(victims)
             self.announcer.removed(gone, REMOVAL_REASON_EVICTED)
             return
         held = [slot for slot in victims if below.holds(self.table.key[slot])]
         lost = [slot for slot in victims if slot not in held] if held else victims
+        self.counters.evicted += len(lost)
         self.counters.dropped += len(lost)
         self.counters.demoted += len(held)
         for slots, reason in ((held, REMOVAL_REASON_DEMOTED), (lost, REMOVAL_REASON_EVICTED)):
