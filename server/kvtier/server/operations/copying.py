@@ -52,7 +52,7 @@ async def _copy_within(
     """Copy step by step; a step that began ends, also when the caller has left."""
     rest = keys
     while rest:
-        await _wait_for_others(node, target, rest[:_STEP])
+        await node.tiering.copying.wait_for_others(target, rest[:_STEP])
         results: Results = {}
         slots: dict[bytes, int] = {}
         for key in rest[:_STEP]:
@@ -66,14 +66,6 @@ async def _copy_within(
             results |= zip(slots, await asyncio.shield(step), strict=False)
         yield results
         rest = [key for key in rest if key not in results]
-
-
-async def _wait_for_others(node: Node, target: Tier, keys: Sequence[bytes]) -> None:
-    """Wait for what the node brings to the tier already: a block is copied once."""
-    found = {node.tiering.copying.awaited(target, key) for key in keys}
-    coming = [task for task in found if task is not None]
-    if coming:
-        await asyncio.wait(coming)
 
 
 def _bytes_of(target: Tier, results: Results) -> int:

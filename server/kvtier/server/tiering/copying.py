@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from kvtier.server.tiering.carrier import Carrier, Results, let_go_of_copies
 from kvtier.server.tiering.jobs import Jobs
@@ -22,7 +23,7 @@ class Copying:
         self._carrier = carrier
         self._promoter = promoter
         self._jobs = jobs
-        self._under_way: dict[tuple[Tier, bytes], asyncio.Task[Results]] = {}
+        self._under_way: dict[tuple[Tier, bytes], asyncio.Future[Any]] = {}
 
     def start(
         self, source: Tier, target: Tier, slots: Sequence[int], *, move: bool
@@ -34,8 +35,12 @@ class Copying:
             self._under_way[target, source.table.key[slot]] = step
         return step
 
-    def awaited(self, target: Tier, key: bytes) -> asyncio.Task[object] | None:
-        """Return what brings a block to a tier now, if the node does."""
+    async def wait_for_others(self, target: Tier, keys: Sequence[bytes]) -> None:
+        """Wait until the node brings none of these blocks to a tier: a block is copied once."""
+        while coming := {task for key in keys if (task := self._awaited(target, key)) is not None}:
+            await asyncio.wait(coming)
+
+    def _awaited(self, target: Tier, key: bytes) -> asyncio.Future[Any] | None:
         return self._under_way.get((target, key)) or self._promoter.under_way(target, key)
 
     async def _step(
