@@ -15,6 +15,7 @@ from kvtier.v1.tier_service_pb2 import (
     PrepareStoreRequest,
 )
 
+from .conftest import Serve
 from .support import TOKENS, Serving, cpu_tier, gpu_tier, hashes, namespace, payload, run
 from .wire import METHODS, wire
 
@@ -39,6 +40,7 @@ class Scene:
         store: A store lease on one block that is not written.
         load: A load lease on a block.
         page_token: The token of a second page of one block.
+        peer: The address of a node that has the offered blocks.
     """
 
     node: Serving
@@ -46,6 +48,7 @@ class Scene:
     store: Lease
     load: Lease
     page_token: bytes = b""
+    peer: str = ""
 
     def blocks(self) -> list[BlockSet]:
         """The resident blocks, and one that is not there."""
@@ -104,6 +107,15 @@ def chain(*blocks: object, **fields: Any) -> BlockRun:
     return offer
 
 
+async def serve_scene(serve: Serve, **settings: Any) -> Scene:
+    """Serve a node, and one that it may pull blocks from, and set the scene."""
+    peer = await serve(cpu_tier(16))
+    fingerprint = await peer.client.register_namespace(NAMESPACE)
+    offered = [chain("c", "d", after="b", start=2 * TOKENS)]
+    await peer.client.store("cpu0", fingerprint, offered, [payload("c"), payload("d")])
+    return await set_scene(await serve(**SETTINGS | settings, peers=[peer.endpoint]))
+
+
 async def set_scene(node: Serving) -> Scene:
     """Store two blocks, and open one lease of each kind."""
     client = node.client
@@ -113,7 +125,8 @@ async def set_scene(node: Serving) -> Scene:
     store = await client.prepare_store("cpu0", fingerprint, runs)
     pinned = [BlockSet(group=1, scope=SCOPE, block_hashes=hashes("a"))]
     load = await client.prepare_load("cpu0", fingerprint, pinned)
-    scene = Scene(node, fingerprint, store.lease, load.lease)
+    (peer,) = node.node.config.peers
+    scene = Scene(node, fingerprint, store.lease, load.lease, peer=peer)
     async with wire(node.endpoint) as raw:
         (page,) = (
             await raw.call(METHODS["TierService.ListBlocks"], ListBlocksRequest(page_size=1))

@@ -45,6 +45,8 @@ class Reason(StrEnum):
     TRANSFER_LIMIT = "TRANSFER_LIMIT"
     LEASE_ENDED = "LEASE_ENDED"
     LEASE_REUSED = "LEASE_REUSED"
+    PEER_NOT_ALLOWED = "PEER_NOT_ALLOWED"
+    PEER_UNREACHABLE = "PEER_UNREACHABLE"
     DRAINING = "DRAINING"
     INTERNAL = "INTERNAL"
 
@@ -95,6 +97,11 @@ def failed_precondition(
 ) -> KvtierError:
     """Return a FAILED_PRECONDITION error."""
     return KvtierError(grpc.StatusCode.FAILED_PRECONDITION, reason, message, metadata=metadata)
+
+
+def denied(message: str, reason: Reason) -> KvtierError:
+    """Return a PERMISSION_DENIED error."""
+    return KvtierError(grpc.StatusCode.PERMISSION_DENIED, reason, message)
 
 
 def exhausted(

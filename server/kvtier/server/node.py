@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
+from kvtier.server.channel_options import peer_options
 from kvtier.server.clock import Clock
 from kvtier.server.config import NodeConfig, TierConfig
 from kvtier.server.events.log import EventLog
@@ -13,6 +14,7 @@ from kvtier.server.events.parts import Part
 from kvtier.server.events.source import TierInfo
 from kvtier.server.leases import Leases
 from kvtier.server.namespaces import Namespaces
+from kvtier.server.peers.peers import Peers
 from kvtier.server.stores.base import BlockStore
 from kvtier.server.tiering.tiering import Tiering
 from kvtier.server.tiers.announce import Announcer
@@ -36,7 +38,8 @@ class Node:
         config: The configuration.
         stores: One open store for each tier of the configuration, in its order.
         clock: The clock of leases and ages.
-        rng: Source of the epoch, the incarnation and the first lease generation.
+        rng: Source of the epoch, the incarnation, the first lease generation, and the ids of the
+            node's own leases.
 
     Attributes:
         config: As given.
@@ -48,12 +51,14 @@ class Node:
         spaces: The spaces that have blocks.
         stamps: Where the policies of all tiers get the numbers of their stamps.
         leases: Every reservation and pin.
+        random_bytes: Gives so many random bytes.
         tiering: Moves blocks between the tiers.
+        peers: The nodes that blocks may be pulled from.
         turns: Lets calls with one lease id go one after the other.
         registry: The registered namespaces.
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
-        transfers: Transfers under way; kept by the transfer service.
+        transfers: Transfers under way; kept by `transfers.limit`.
         threads: Where bytes are copied.
     """
 
@@ -66,6 +71,7 @@ class Node:
         self.version = version("kvtier")
         self.incarnation = rng.randrange(1, 1 << 64)
         self.start_time = clock.time()
+        self.random_bytes = rng.randbytes
         self.log = EventLog(
             epoch=rng.randrange(1, 1 << 64),
             max_batches=config.events.max_batches,
@@ -87,6 +93,13 @@ class Node:
         self._by_name = {tier.name: tier for tier in self.tiers}
         self.threads = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="kvtier-copy")
         self.tiering = Tiering(config.tiers, self.tiers, self.log, self.threads)
+        self.peers = Peers(
+            config.listen,
+            config.peers,
+            timeout=config.peer_timeout,
+            pause=config.peer_pause,
+            options=peer_options(config.limits),
+        )
         self.turns = Turns()
         self.draining = asyncio.Event()
         self.closing = False

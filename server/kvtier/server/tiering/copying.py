@@ -1,7 +1,8 @@
 """Copies that somebody asked for, block by block."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kvtier.server.tiering.carrier import Carrier, Results, let_go_of_copies
@@ -34,6 +35,19 @@ class Copying:
         for slot in slots:
             self._under_way[target, source.table.key[slot]] = step
         return step
+
+    @contextmanager
+    def bringing(self, target: Tier, keys: Sequence[bytes]) -> Iterator[None]:
+        """Note that the body brings blocks to a tier, which nobody else does."""
+        ended = asyncio.get_running_loop().create_future()
+        for key in keys:
+            self._under_way[target, key] = ended
+        try:
+            yield
+        finally:
+            for key in keys:
+                del self._under_way[target, key]
+            ended.set_result(None)
 
     async def wait_for_others(self, target: Tier, keys: Sequence[bytes]) -> None:
         """Wait until the node brings none of these blocks to a tier: a block is copied once."""
