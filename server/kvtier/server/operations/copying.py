@@ -25,11 +25,10 @@ async def copy_blocks(node: Node, request: CopyBlocksRequest, send: Send) -> Non
     with reading_runs(node, target, namespace, request.runs) as runs:
         places: dict[bytes, list[int]] = {}
         sizes: dict[bytes, int] = {}
-        for run in runs:
-            keys = run.space.keys(run.hashes)
-            sizes |= dict.fromkeys(keys, run.space.block_bytes)
-            for place, key in enumerate(keys, sum(map(len, places.values()))):
-                places.setdefault(key, []).append(place)
+        blocks = ((key, run.space) for run in runs for key in run.space.keys(run.hashes))
+        for place, (key, space) in enumerate(blocks):
+            places.setdefault(key, []).append(place)
+            sizes[key] = space.block_bytes
         copied_bytes = 0
         async with aclosing(_results(node, request, target, runs, list(places))) as outcomes:
             async for results in outcomes:
