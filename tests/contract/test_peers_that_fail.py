@@ -293,6 +293,16 @@ async def test_a_deadline_ends_the_pull(node: Serving, fake: FakePeer) -> None:
     nothing_is_held(node)
 
 
+async def test_a_caller_may_give_a_copy_a_time(node: Serving, fake: FakePeer) -> None:
+    """The client sets no deadline; a timeout around it ends the call here and at the peer."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await pull(node, fake.endpoint, 1)
+
+    await until(lambda: not fake.under_way and not node.node.transfers)
+    nothing_is_held(node)
+
+
 async def test_a_clear_ends_what_is_on_its_way(node: Serving, fake: FakePeer) -> None:
     """Blocks that had not come are DELETED, and what comes later is not stored."""
     sent, go = asyncio.Event(), asyncio.Event()
