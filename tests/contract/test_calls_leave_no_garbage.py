@@ -9,8 +9,18 @@ from google.protobuf.message import Message
 from kvtier.client import InvalidArgumentError, NotFoundError
 
 from .conftest import Serve
+from .copying import copy_blocks
 from .folding import listed
-from .support import BLOCK_BYTES, Serving, blocks_of, cpu_tier, payloads, run
+from .support import (
+    BLOCK_BYTES,
+    Serving,
+    blocks_of,
+    cpu_tier,
+    namespace,
+    payload,
+    payloads,
+    run,
+)
 
 # Enough blocks that a request is told from everything else by its size.
 BLOCKS = 2000
@@ -93,3 +103,35 @@ async def test_a_refused_call_leaves_nothing(serve: Serve, garbage: list[object]
     gc.collect()
     kinds = {type(each).__name__ for each in garbage}
     assert kinds.isdisjoint({"RPCState", "_ServicerContext", "_MessageReceiver", "AbortError"})
+
+
+async def pull_and_fail(node: Serving, peer: Serving) -> None:
+    """Pull blocks as large as a request, and be refused."""
+    wanted = run("A", "B", "absent")
+    copied = await copy_blocks(node, wanted, peer=(peer.endpoint, "cpu0"), to="cpu0")
+    assert copied.results == ["COPIED", "COPIED", "MISS"]
+    with pytest.raises(NotFoundError):
+        await copy_blocks(node, run("C"), peer=(peer.endpoint, "tape0"), to="cpu0")
+    await node.client.delete(node.namespace, [blocks_of("A", "B")])
+
+
+async def test_a_pull_leaves_nothing(serve: Serve, garbage: list[object]) -> None:
+    """Neither the messages of the peer nor the calls to it wait for the collector."""
+    tier = {**cpu_tier(0), "capacity": 8 * LARGE, "slot_bytes": LARGE}
+    described = namespace("large", block_bytes=[LARGE])
+    peer = await serve(tier)
+    node = await serve(tier, peers=[peer.endpoint])
+    ends = []
+    for each in (node, peer):
+        fingerprint = await each.client.register_namespace(described)
+        ends.append(Serving(each.server, each.client, each.clock, fingerprint))
+    bodies = [payload(block, LARGE) for block in ("A", "B")]
+    await peer.client.store("cpu0", fingerprint, [run("A", "B")], bodies)
+    await pull_and_fail(*ends)
+    large(garbage)
+    garbage.clear()
+
+    for _ in range(3):
+        await pull_and_fail(*ends)
+
+    assert large(garbage) == []

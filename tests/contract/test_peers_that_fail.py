@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import grpc.aio
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from kvtier.client import DeniedError, ExhaustedError, InvalidArgumentError, UnavailableError
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, PeerTier
@@ -19,12 +20,14 @@ from kvtier.wire.errors import Reason
 from .conftest import Serve
 from .copying import Copied, copy_blocks, nothing_is_held
 from .fake_peer import Act, FakePeer, Send, faking, message, stand_still
-from .support import Serving, blocks_of, cpu_tier, hash_set, payloads, run
+from .support import Serving, block_hash, blocks_of, cpu_tier, hash_set, payloads, run
 from .wire import until
 
 TIMEOUT, PAUSE = 0.4, 1.5
 # What a busy machine may add, in seconds.
 NOISE = 2.0
+# The address of a channel, and the channel.
+Dialled = tuple[str, Any]
 SETTINGS: dict[str, Any] = {"peer_timeout": TIMEOUT, "peer_pause": PAUSE}
 
 
@@ -70,14 +73,14 @@ async def test_who_is_not_listed_is_not_dialled(serve: Serve, closed: str, spelt
 
 
 @contextmanager
-def dialling() -> Iterator[list[str]]:
-    """Note the targets of the channels that the node opens; they cannot be reached without one."""
-    dialled: list[str] = []
+def dialling() -> Iterator[list[Dialled]]:
+    """Note the channels that the node opens to peers: without one there is no connection."""
+    dialled: list[Dialled] = []
     opened = grpc.aio.insecure_channel
 
-    def dial(target: str, **settings: Any) -> grpc.aio.Channel:
-        dialled.append(target)
-        return opened(target, **settings)
+    def dial(target: str, **settings: Any) -> Any:
+        dialled.append((target, opened(target, **settings)))
+        return dialled[-1][1]
 
     with patch("kvtier.server.peers.peer.grpc.aio.insecure_channel", dial):
         yield dialled
@@ -95,7 +98,7 @@ async def test_nothing_is_dialled_before_it_is_needed(serve: Serve, fake: FakePe
         await pull(node, fake.endpoint, 2)
 
     assert (present.results, before) == (["PRESENT"], [])
-    assert dialled == [f"dns:///{fake.endpoint}"], "the test sees what is dialled"
+    assert [target for target, _ in dialled] == [f"dns:///{fake.endpoint}"]
 
 
 async def test_a_peer_that_says_nothing_is_given_up(node: Serving, fake: FakePeer) -> None:
@@ -233,6 +236,50 @@ async def test_nonsense_is_a_failure_of_the_peer(node: Serving, fake: FakePeer, 
     with pytest.raises(UnavailableError, match=r"broke the protocol.*left alone"):
         await pull(node, fake.endpoint, 0)
     nothing_is_held(node)
+
+
+async def test_one_pull_that_stands_still_leaves_the_others_alone(
+    node: Serving, fake: FakePeer
+) -> None:
+    """They share a connection, which is left for a new one and closed when they have ended."""
+
+    async def act(hashes: list[bytes], send: Send) -> None:
+        if hashes == [block_hash("stuck")]:
+            await asyncio.Event().wait()
+        body = payloads("slow")[0]
+        for offset in range(0, 60, 4):
+            await send(ReadBlocksResponse(offset=offset, data=body[offset : offset + 4]))
+            await asyncio.sleep(TIMEOUT / 8)
+        last = ReadBlocksResponse(offset=60, data=body[60:], checksums=[xxh3_64_intdigest(body)])
+        await send(last)
+
+    fake.act = act
+    with dialling() as dialled:
+        slow = asyncio.create_task(pull(node, fake.endpoint, "slow"))
+        with pytest.raises(UnavailableError):
+            await pull(node, fake.endpoint, "stuck")
+        assert not slow.done()
+        assert not closed_channels(dialled)
+        copied = await slow
+
+    assert copied.results == ["COPIED"]
+    assert len(closed_channels(dialled)) == len(dialled) == 1
+
+
+async def test_every_failure_closes_its_connection(serve: Serve, closed: str) -> None:
+    """However often a peer is tried in vain, nothing piles up."""
+    node = await serve(cpu_tier(8), peers=[closed], peer_pause=0)
+
+    with dialling() as dialled:
+        for _ in range(5):
+            with pytest.raises(UnavailableError):
+                await pull(node, closed, 1)
+
+    assert len(closed_channels(dialled)) == len(dialled) == 5
+
+
+def closed_channels(dialled: list[Dialled]) -> list[str]:
+    return [target for target, channel in dialled if channel._channel.closed()]
 
 
 async def test_a_caller_that_leaves_ends_the_pull(node: Serving, fake: FakePeer) -> None:
