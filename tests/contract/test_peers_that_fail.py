@@ -375,15 +375,18 @@ async def test_a_clear_ends_what_is_on_its_way(node: Serving, fake: FakePeer) ->
 
 async def test_a_block_deleted_by_force_does_not_come(node: Serving, fake: FakePeer) -> None:
     """A forced delete of one block leaves those around it alone."""
-    go = asyncio.Event()
+    sent, go = asyncio.Event(), asyncio.Event()
 
     async def act(_hashes: list[bytes], send: Send) -> None:
+        await send(message(0, *payloads(0)))
+        sent.set()
         await go.wait()
-        await send(message(0, *payloads(0, 1, 2)))
+        await send(message(1, *payloads(1, 2)))
 
     fake.act = act
     call = asyncio.create_task(pull(node, fake.endpoint, 0, 1, 2))
-    await until(lambda: fake.asked)
+    await sent.wait()
+    await node.comes_to({"ready": 1, "pending": 2})
     await node.client.delete(node.namespace, [blocks_of(1)], force=True)
     go.set()
     copied = await call
@@ -394,14 +397,58 @@ async def test_a_block_deleted_by_force_does_not_come(node: Serving, fake: FakeP
 
 
 async def test_blocks_on_their_way_are_pending(node: Serving, fake: FakePeer) -> None:
-    """A lookup says so, and a description names who has the lease."""
-    call = asyncio.create_task(pull(node, fake.endpoint, 1))
-    await until(lambda: fake.asked)
+    """A lookup says so once the peer has answered, and the lease tells whose they are."""
+    sent = asyncio.Event()
 
-    assert await node.look_up(1) == ["HIT_PENDING"]
+    async def act(_hashes: list[bytes], send: Send) -> None:
+        await send(message(0, *payloads(1)))
+        sent.set()
+        await asyncio.Event().wait()
+
+    fake.act = act
+    call = asyncio.create_task(pull(node, fake.endpoint, 1, 2))
+    await sent.wait()
+    await node.comes_to({"ready": 1, "pending": 1})
+
+    assert await node.look_up(1, 2) == ["HIT", "HIT_PENDING"]
     assert [lease.owner for lease in node.node.leases] == [f"copy from {fake.endpoint}"]
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_peer_that_has_nothing_costs_no_block(serve: Serve, closed: str) -> None:
+    """Nothing is evicted for a peer that says nothing, is not there, or has not the blocks."""
+    async with faking(stand_still) as fake:
+        peer = await serve(cpu_tier(8))
+        endpoints = [peer.endpoint, fake.endpoint, closed]
+        node = await serve(cpu_tier(4), peers=endpoints, **SETTINGS)
+        for block in range(4):
+            await node.store(block)
+        head = (await node.client.get_node()).head
+
+        missed = await pull(node, peer.endpoint, "x", "y")
+        for endpoint in (fake.endpoint, closed, closed):
+            with pytest.raises(UnavailableError):
+                await pull(node, endpoint, "x", "y")
+
+        assert missed.results == ["MISS", "MISS"]
+        assert await node.held() == hash_set(range(4))
+        assert (await node.client.get_node()).head == head
+        nothing_is_held(node)
+
+
+async def test_room_is_taken_for_what_is_sent(serve: Serve) -> None:
+    """A block that the peer has not takes nobody's room, and blocks that it has take theirs."""
+    peer = await serve(cpu_tier(32))
+    node = await serve(cpu_tier(16), peers=[peer.endpoint])
+    for block in range(16):
+        await node.store(block)
+    await peer.store("x", "z")
+
+    copied = await pull(node, peer.endpoint, "v", "w", "x", "y", "z")
+
+    assert copied.results == ["MISS", "MISS", "COPIED", "MISS", "COPIED"]
+    assert await node.held() == hash_set([*range(2, 16), "x", "z"])
 
 
 async def test_a_stop_waits_for_pulls_and_begins_no_step(serve: Serve, fake: FakePeer) -> None:

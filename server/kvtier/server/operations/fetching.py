@@ -1,18 +1,17 @@
 """Fetching blocks from a peer into the slots of a store lease of the node's own."""
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import cast
 
 import grpc
 
-from kvtier.server.leases import Lease
+from kvtier.server.leases import End, Lease
 from kvtier.server.node import Node
-from kvtier.server.peers.peer import Peer, PeerError
+from kvtier.server.peers.peer import Peer, PeerError, Read
 from kvtier.server.tiering.carrier import COPIED, CORRUPT, DELETED, FAILED, MISS
 from kvtier.server.transfers.writer import BlockWriter
-from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.result_pb2 import (
     READ_RESULT_CORRUPT,
     READ_RESULT_MISS,
@@ -30,10 +29,16 @@ from kvtier.v1.transfer_service_pb2 import (
 )
 from kvtier.wire.errors import KvtierError, Reason
 
-Results = dict[int, CopyResult.ValueType]
+# What became of blocks, by their numbers among those that the peer was asked for.
+ByNumber = dict[int, CopyResult.ValueType]
+
+# Takes slots for what is sent, given what is not; returns a lease on them, by the blocks' numbers,
+# and what is to be said of the blocks that got none.
+Reserve = Callable[[Container[int]], Awaitable[tuple[Lease, ByNumber]]]
 
 # A lease outlives a peer that stands still: the peer is given up first.
 LEASE_MARGIN = 30.0
+_TOO_EARLY = "the end came before the last block"
 _READ = {READ_RESULT_MISS: MISS, READ_RESULT_CORRUPT: CORRUPT}
 _WRITTEN = {
     WRITE_RESULT_WRITTEN: COPIED,
@@ -44,55 +49,68 @@ _WRITTEN = {
 
 @dataclass(slots=True)
 class Fetched:
-    """What came of the blocks of a lease.
+    """What came of blocks that a peer was asked for.
 
     Attributes:
-        results: What became of each block that something is known of, by its place in the lease.
+        results: What became of each block that something is known of, by its number.
         failure: Why nothing is known of the others.
         heard: Whether the peer said anything.
     """
 
-    results: Results = field(default_factory=dict)
+    results: ByNumber = field(default_factory=dict)
     failure: PeerError | None = None
     heard: bool = False
 
 
 async def fetch(
-    node: Node, peer: Peer, source: str, lease: Lease, blocks: Sequence[BlockSet]
+    node: Node, peer: Peer, wanted: ReadTarget, count: int, reserve: Reserve
 ) -> Fetched:
-    """Read blocks from a tier of a peer, and publish each as soon as it is whole and verified.
+    """Read blocks from a peer, and publish each as soon as it is whole and verified.
 
     Args:
         node: The node.
         peer: The peer.
-        source: The tier there.
-        lease: A store lease on the slots of the blocks, in their order. It may end meanwhile.
-        blocks: The blocks.
+        wanted: The blocks.
+        count: How many these are.
+        reserve: Called with the first message of the peer, so that no room is taken for a peer that
+            says nothing, nor for blocks that it has not.
 
     Raises:
         KvtierError: UNAVAILABLE when the node has drained.
     """
-    target = ReadTarget(tier=source, namespace=lease.namespace.fingerprint, blocks=blocks)
-    arrival = _Arrival(node, peer, lease)
-    fetched, places = Fetched(arrival.results), range(len(lease.block_bytes))
+    fetched, lease = Fetched(), None
     try:
-        async with peer.reading(ReadBlocksRequest(blocks=target)) as read:
-            while (message := await read()) is not None:
-                fetched.heard = True
-                await arrival.take(message)
-        if len(fetched.results) < len(places):
-            raise peer.broke("the end came before the last block")
+        async with peer.reading(ReadBlocksRequest(blocks=wanted)) as read:
+            message = await read()
+            fetched.heard = True
+            if message is None:
+                raise peer.broke(_TOO_EARLY)
+            lease, fetched.results = await reserve(_skipped(peer, message, count))
+            arrival = _Arrival(node, peer, lease, fetched.results)
+            try:
+                await arrival.take_all(message, read)
+            finally:
+                arrival.writer.close()
     except PeerError as error:
         if error.reason == Reason.NAMESPACE_UNKNOWN:
-            fetched.heard = True
-            arrival.say_of_the_rest(MISS)
-        else:
-            fetched.failure = error
+            return Fetched(dict.fromkeys(range(count), MISS), heard=True)
+        fetched.failure = error
     except _LeaseEndedError:
-        arrival.say_of_the_rest(DELETED)
+        fetched.results = dict.fromkeys(range(count), DELETED) | fetched.results
     finally:
-        arrival.writer.close()
+        if lease is not None and node.leases.get(lease.id) is lease:
+            node.leases.let_go(lease, End.COMPLETED)
     return fetched
+
+
+def _skipped(peer: Peer, message: ReadBlocksResponse, count: int) -> ByNumber:
+    """Return what a message says of blocks that are not sent."""
+    results: ByNumber = {}
+    for place, result in zip_longest(message.block_indexes, message.results):
+        if place is None or result is None or place >= count:
+            raise peer.broke(f"it says {result} of block {place} of {count}")
+        results[place] = _READ.get(result, FAILED)
+    return results
 
 
 class _LeaseEndedError(Exception):
@@ -102,40 +120,41 @@ class _LeaseEndedError(Exception):
 class _Arrival:
     """Takes the messages of one call."""
 
-    def __init__(self, node: Node, peer: Peer, lease: Lease) -> None:
+    def __init__(self, node: Node, peer: Peer, lease: Lease, results: ByNumber) -> None:
         self.writer = BlockWriter(node.leases, lease, node.threads)
-        self.results: Results = {}
+        self._results = results
         self._node = node
         self._peer = peer
         self._lease = lease
         self._skipped: set[int] = set()
 
-    async def take(self, message: ReadBlocksResponse) -> None:
+    async def take_all(self, first: ReadBlocksResponse, read: Read) -> None:
+        """Take a message and those that follow, until something is known of every block."""
+        await self._take(first)
+        while len(self._results) < len(self._lease.block_bytes):
+            message = await read()
+            if message is None:
+                raise self._peer.broke(_TOO_EARLY)
+            await self._take(message)
+
+    async def _take(self, message: ReadBlocksResponse) -> None:
         node, lease = self._node, self._lease
         if node.leases.get(lease.id) is not lease:
             raise _LeaseEndedError
         node.leases.renew(lease, node.config.peer_timeout + LEASE_MARGIN)
-        self._skip(message)
+        if not (message.data or message.block_indexes):
+            raise self._peer.broke("a message says nothing")
+        skipped = _skipped(self._peer, message, len(lease.block_bytes))
+        self._skipped |= skipped.keys()
+        for place, result in skipped.items():
+            self._results.setdefault(place, result)
         for part in past_skipped(message, lease.block_bytes, self._skipped):
             written = await self._write(part)
             node.refuse_when_drained()
             done = [place for place, result in written.items() if result == WRITE_RESULT_WRITTEN]
             lease.tier.publish([lease.slots.pop(place) for place in done])
-            self.results |= {place: _WRITTEN[result] for place, result in written.items()}
-
-    def say_of_the_rest(self, result: CopyResult.ValueType) -> None:
-        for place in range(len(self._lease.block_bytes)):
-            self.results.setdefault(place, result)
-
-    def _skip(self, message: ReadBlocksResponse) -> None:
-        count = len(self._lease.block_bytes)
-        if not (message.data or message.block_indexes):
-            raise self._peer.broke("a message says nothing")
-        for place, result in zip_longest(message.block_indexes, message.results):
-            if place is None or result is None or place >= count:
-                raise self._peer.broke(f"it says {result} of block {place} of {count}")
-            self._skipped.add(place)
-            self.results.setdefault(place, _READ.get(result, FAILED))
+            for place, outcome in written.items():
+                self._results.setdefault(place, _WRITTEN[outcome])
 
     async def _write(self, part: ReadBlocksResponse) -> dict[int, WriteResult.ValueType]:
         try:

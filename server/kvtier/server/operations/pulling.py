@@ -1,21 +1,23 @@
 """CopyBlocks from a tier of another node."""
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Container, Iterator, Sequence
 
-from kvtier.server.leases import STORE, End, Lease
+from kvtier.server.leases import STORE, Lease
 from kvtier.server.node import Node
-from kvtier.server.operations.fetching import LEASE_MARGIN, fetch
+from kvtier.server.operations.fetching import LEASE_MARGIN, ByNumber, fetch
 from kvtier.server.peers.peer import PeerError
 from kvtier.server.tiering.carrier import COPIED, CORRUPT, FAILED, NO_ROOM, PENDING, PRESENT
 from kvtier.server.tiering.links import most_blocks
 from kvtier.server.tiers import offer
 from kvtier.server.tiers.offer import Plan, Run, check_parents, plan_blocks
+from kvtier.server.tiers.room import evictable
 from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.limit import transfer
 from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.copying_pb2 import PeerTier
 from kvtier.v1.result_pb2 import CopyResult
+from kvtier.v1.transfer_service_pb2 import ReadTarget
 from kvtier.wire.errors import invalid, quote
 
 # What became of blocks, by their keys.
@@ -35,8 +37,8 @@ def pull(
 ) -> AsyncGenerator[Results, None]:
     """Copy blocks from a peer step by step; yield what became of some of them.
 
-    A step takes room for its own blocks only, and what has not come when the caller leaves is given
-    back.
+    A step takes room for its own blocks only, once the peer has told which of them it has not. What
+    has not come when the caller leaves is given back.
 
     Raises:
         KvtierError: From here: INVALID_ARGUMENT or PERMISSION_DENIED. From a step: UNAVAILABLE when
@@ -83,68 +85,102 @@ class _Pull:
         if not absent:
             return results, None
         with copying.bringing(self._target, absent):
-            room = await self._room(len(absent))
-            # Somebody else may have stored some of them while room was made.
-            plan = plan_blocks(table, runs)
-            wanted = [place for place in plan.fresh if plan.keys[place] not in results]
-            results = _settled(plan) | results
-            results |= {plan.keys[place]: NO_ROOM for place in wanted[room:]}
-            plan.fresh = wanted[:room]
-            brought, failure = await self._bring(plan) if plan.fresh else ({}, None)
+            brought, failure = await self._bring(plan)
         return results | brought, failure
 
-    async def _room(self, count: int) -> int:
-        """Make room for so many blocks, and none by evicting blocks of this call; return it."""
-        table = self._target.table
-        if table.free >= count:
-            return count
-        mine = [slot for slot in table.index.get_many(self._keys) if slot is not None]
-        return await self._node.tiering.demoter.room_in(self._target, count, mine)
-
     async def _bring(self, plan: Plan) -> tuple[Results, PeerError | None]:
-        """Fetch the fresh blocks of a plan, for which there is room."""
-        node, keys = self._node, [plan.keys[place] for place in plan.fresh]
-        lease = self._reserve(plan)
-        try:
-            fetched = await fetch(node, self._peer, self._source, lease, _sets(plan))
-        finally:
-            if node.leases.get(lease.id) is lease:
-                node.leases.let_go(lease, End.COMPLETED)
-        self._heard |= fetched.heard
-        results = {keys[place]: result for place, result in fetched.results.items()}
-        self._after(lease, results)
-        if fetched.failure is None or not self._heard:
-            return results, fetched.failure
-        self._target.counters.copies_failed += len(keys) - len(results)
-        return dict.fromkeys(keys, FAILED) | results, None
+        """Fetch the fresh blocks of a plan, as far as there may be room."""
+        keys = [plan.keys[place] for place in plan.fresh]
+        asked = plan.fresh[: self._most_room()]
+        results = dict.fromkeys(keys[len(asked) :], NO_ROOM)
+        if not asked:
+            return results, None
 
-    def _reserve(self, plan: Plan) -> Lease:
-        """Take slots for the fresh blocks of a plan, and a lease on them by their number there."""
-        node, occupancy = self._node, self._target.occupancy
-        slots = occupancy.take(len(plan.fresh))
-        occupancy.enter(plan, slots)
-        occupancy.policy.stamp(self._group, slots)
-        sizes = [run.space.block_bytes for run in plan.runs for _ in run.hashes]
+        async def reserve(skipped: Container[int]) -> tuple[Lease, ByNumber]:
+            return await self._reserve(plan.runs, asked, skipped)
+
+        wanted = ReadTarget(
+            tier=self._source,
+            namespace=plan.runs[0].space.namespace.fingerprint,
+            blocks=_sets(plan.runs, set(asked)),
+        )
+        fetched = await fetch(self._node, self._peer, wanted, len(asked), reserve)
+        self._heard |= fetched.heard
+        results |= {keys[i]: result for i, result in fetched.results.items()}
+        if fetched.failure is not None and not self._heard:
+            return results, fetched.failure
+        results = dict.fromkeys(keys, FAILED) | results
+        self._after(results)
+        return results, None
+
+    def _mine(self) -> list[int]:
+        """Return the slots of the blocks of this call, which are not evicted for others of it."""
+        found = self._target.table.index.get_many(self._keys)
+        return [slot for slot in found if slot is not None]
+
+    def _most_room(self) -> int:
+        """Return for how many blocks room could be made."""
+        occupancy = self._target.occupancy
+        return max(0, occupancy.table.free + evictable(occupancy, self._mine()))
+
+    async def _room(self, count: int) -> int:
+        """Make room for so many blocks; return for how many there is."""
+        if self._target.table.free >= count:
+            return count
+        return await self._node.tiering.demoter.room_in(self._target, count, self._mine())
+
+    async def _reserve(
+        self, runs: Sequence[Run], asked: Sequence[int], skipped: Container[int]
+    ) -> tuple[Lease, ByNumber]:
+        """Take slots for blocks that the peer sends, and a lease on them by their number.
+
+        Args:
+            runs: The blocks of the step.
+            asked: The places there of the blocks that the peer was asked for.
+            skipped: The numbers of those that it does not send.
+
+        Returns:
+            The lease, and what became of the blocks that got no slot.
+        """
+        numbers = [i for i in range(len(asked)) if i not in skipped]
+        room = await self._room(len(numbers))
+        # Somebody else may have stored some of them meanwhile.
+        plan = plan_blocks(self._target.table, runs)
+        absent = set(plan.fresh)
+        taken = [i for i in numbers if asked[i] in absent][:room]
+        refused = {i: _OUTCOMES.get(plan.outcomes[asked[i]], NO_ROOM) for i in numbers}
+        plan.fresh = [asked[i] for i in taken]
+        slots = self._target.occupancy.take(len(taken))
+        self._target.occupancy.enter(plan, slots)
+        self._target.occupancy.policy.stamp(self._group, slots)
+        sizes = [run.space.block_bytes for run in runs for _ in run.hashes]
+        lease = self._lease([sizes[place] for place in asked], dict(zip(taken, slots, strict=True)))
+        return lease, {i: result for i, result in refused.items() if i not in lease.slots}
+
+    def _lease(self, block_bytes: Sequence[int], slots: dict[int, int]) -> Lease:
+        node = self._node
         lease = Lease(
             node.random_bytes(_LEASE_ID_BYTES),
             f"copy from {self._peer.endpoint}",
             STORE,
             self._target,
-            plan.runs[0].space.namespace,
+            self._runs[0].space.namespace,
             b"",
-            dict(enumerate(slots)),
-            [sizes[place] for place in plan.fresh],
+            slots,
+            block_bytes,
             {},
         )
         node.leases.open(lease, node.config.peer_timeout + LEASE_MARGIN)
         return lease
 
-    def _after(self, lease: Lease, results: Results) -> None:
+    def _after(self, results: Results) -> None:
         """Do what the node does when blocks were stored."""
+        node, target = self._node, self._target
+        told = list(results.values())
+        target.counters.copies_failed += told.count(CORRUPT) + told.count(FAILED)
         copied = [key for key, result in results.items() if result == COPIED]
-        self._target.counters.copies_failed += list(results.values()).count(CORRUPT)
-        self._node.tiering.write_through(lease.id, self._target, copied)
-        self._node.tiering.after_store(self._target)
+        node.tiering.write_through(node.random_bytes(_LEASE_ID_BYTES), target, copied)
+        node.tiering.after_store(target)
 
 
 def cut_into_steps(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:
@@ -190,11 +226,11 @@ def _settled(plan: Plan) -> Results:
     }
 
 
-def _sets(plan: Plan) -> list[BlockSet]:
-    """Return the fresh blocks of a plan as a request names them, in order."""
+def _sets(runs: Sequence[Run], wanted: Container[int]) -> list[BlockSet]:
+    """Return the blocks at some places of runs as a request names them, in order."""
     sets: list[BlockSet] = []
-    wanted, place = set(plan.fresh), 0
-    for run in plan.runs:
+    place = 0
+    for run in runs:
         hashes = [each for i, each in enumerate(run.hashes, place) if i in wanted]
         place += len(run.hashes)
         if hashes:
