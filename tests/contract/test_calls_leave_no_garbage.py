@@ -6,10 +6,12 @@ from collections.abc import Iterator
 import pytest
 from google.protobuf.message import Message
 
-from kvtier.client import InvalidArgumentError, NotFoundError
+from kvtier.client import InvalidArgumentError, NotFoundError, UnavailableError
+from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
 
 from .conftest import Serve
 from .copying import copy_blocks
+from .fake_peer import Send, faking, message, stand_still
 from .folding import listed
 from .support import (
     BLOCK_BYTES,
@@ -133,5 +135,34 @@ async def test_a_pull_leaves_nothing(serve: Serve, garbage: list[object]) -> Non
 
     for _ in range(3):
         await pull_and_fail(*ends)
+
+    assert large(garbage) == []
+
+
+async def test_a_peer_that_fails_leaves_nothing(serve: Serve, garbage: list[object]) -> None:
+    """Neither when it breaks off in the middle of a block, nor when it never says a word."""
+    tier = {**cpu_tier(0), "capacity": 16 * LARGE, "slot_bytes": LARGE}
+    chain = run(*(("large", place) for place in range(BLOCKS)))
+
+    async def break_off(_hashes: list[bytes], send: Send) -> None:
+        await send(message(0, payload("A", LARGE)))
+        await send(ReadBlocksResponse(block_index=1, data=bytes(LARGE - 1)))
+
+    async with faking(break_off) as fake, faking(stand_still) as silent:
+        peers = [fake.endpoint, silent.endpoint]
+        served = await serve(tier, peers=peers, peer_timeout=0.1, peer_pause=0)
+        fingerprint = await served.client.register_namespace(
+            namespace("large", block_bytes=[LARGE])
+        )
+        node = Serving(served.server, served.client, served.clock, fingerprint)
+        for turn in range(3):
+            copied = await copy_blocks(node, run("A", "B"), peer=(fake.endpoint, "cpu0"), to="cpu0")
+            assert copied.results == ["COPIED", "FAILED"]
+            await node.client.delete(node.namespace, [blocks_of("A")])
+            with pytest.raises(UnavailableError):
+                await copy_blocks(node, chain, peer=(silent.endpoint, "cpu0"), to="cpu0")
+            if not turn:
+                large(garbage)
+                garbage.clear()
 
     assert large(garbage) == []

@@ -93,8 +93,9 @@ async def fetch(
                 arrival.writer.close()
     except PeerError as error:
         if error.reason == Reason.NAMESPACE_UNKNOWN:
-            return Fetched(dict.fromkeys(range(count), MISS), heard=True)
-        fetched.failure = error
+            return Fetched(dict.fromkeys(range(count), MISS) | fetched.results, heard=True)
+        # What it went through leads to the messages, and back to what is returned here.
+        fetched.failure = error.with_traceback(None)
     except _LeaseEndedError:
         fetched.results = dict.fromkeys(range(count), DELETED) | fetched.results
     finally:

@@ -8,7 +8,6 @@ from kvtier.server.node import Node
 from kvtier.server.operations.fetching import LEASE_MARGIN, ByNumber, fetch
 from kvtier.server.peers.peer import PeerError
 from kvtier.server.tiering.carrier import COPIED, CORRUPT, FAILED, NO_ROOM, PENDING, PRESENT
-from kvtier.server.tiering.links import most_blocks
 from kvtier.server.tiers import offer
 from kvtier.server.tiers.offer import Plan, Run, check_parents, plan_blocks
 from kvtier.server.tiers.room import evictable
@@ -30,6 +29,9 @@ _OUTCOMES = {
     offer.MISMATCH: CopyResult.COPY_RESULT_MISMATCH,
 }
 _LEASE_ID_BYTES = 16
+_STEP_BLOCKS = 2048
+_STEP_BYTES = 64 << 20
+_STEP_PART = 4
 
 
 def pull(
@@ -68,13 +70,17 @@ class _Pull:
 
     async def results(self) -> AsyncGenerator[Results, None]:
         with transfer(self._node):
-            for step in cut_into_steps(self._runs, most_blocks(self._target, self._target)):
+            for step in cut_into_steps(self._runs, self._most_blocks()):
                 self._node.refuse_when_closing()
                 results, failure = await self._step(step)
                 if results:
                     yield results
-                if failure is not None:
-                    raise failure
+                try:
+                    if failure is not None:
+                        raise failure
+                finally:
+                    # The error leads to this frame, and would keep what the call had.
+                    del failure
 
     async def _step(self, runs: Sequence[Run]) -> tuple[Results, PeerError | None]:
         """Bring the blocks of a step; return what is known of them, and why not of all."""
@@ -91,7 +97,7 @@ class _Pull:
     async def _bring(self, plan: Plan) -> tuple[Results, PeerError | None]:
         """Fetch the fresh blocks of a plan, as far as there may be room."""
         keys = [plan.keys[place] for place in plan.fresh]
-        asked = plan.fresh[: self._most_room()]
+        asked = plan.fresh[: self._most_room(len(keys))]
         results = dict.fromkeys(keys[len(asked) :], NO_ROOM)
         if not asked:
             return results, None
@@ -118,9 +124,17 @@ class _Pull:
         found = self._target.table.index.get_many(self._keys)
         return [slot for slot in found if slot is not None]
 
-    def _most_room(self) -> int:
-        """Return for how many blocks room could be made."""
+    def _most_blocks(self) -> int:
+        """Return how many blocks go in one step: but a part of a tier that others need too."""
+        target, limit = self._target, self._node.config.limits.hashes
+        part = target.table.capacity // _STEP_PART
+        return max(1, min(_STEP_BLOCKS, limit, _STEP_BYTES // max(target.slot_bytes, 1), part))
+
+    def _most_room(self, count: int) -> int:
+        """Return for how many of so many blocks room could be made."""
         occupancy = self._target.occupancy
+        if occupancy.table.free >= count:
+            return count
         return max(0, occupancy.table.free + evictable(occupancy, self._mine()))
 
     async def _room(self, count: int) -> int:
