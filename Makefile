@@ -4,6 +4,7 @@
 #   make test ARGS='-k x'   further arguments for pytest
 #   make test JOBS=4        number of test processes
 #   PYTHON=python3.12       the Python to make the environment with
+#   make test-gpu CUDA=12   with CuPy for CUDA 12 in place of 13
 #   VENV=folder             where the environment is
 
 PYTHON ?=
@@ -12,6 +13,7 @@ JOBS ?= auto
 TRACE ?=
 VLLM ?=
 ARGS ?=
+CUDA ?= 13
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet
@@ -19,7 +21,7 @@ HOST_PATH := $(PATH)
 export PATH := $(abspath $(BIN)):$(HOST_PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format types protos protos-check breaking chart bench bench-index bench-events clean all
+.PHONY: help venv demo test test-gpu check lint format types protos protos-check breaking chart bench bench-index bench-events bench-bulk clean all
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +33,9 @@ demo: $(VENV)/.run ## Start two nodes and a proxy, replay a workload, check the 
 
 test: $(VENV)/.test ## Run every test
 	pytest -n $(JOBS) --maxprocesses=8 --dist=worksteal $(ARGS)
+
+test-gpu: $(VENV)/.gpu ## Run the tests that need a GPU, and fail without one
+	KVTIER_TEST_GPU=1 pytest -m gpu $(ARGS)
 
 check: lint types protos-check breaking ## Run every static check
 
@@ -70,6 +75,9 @@ bench-index: $(VENV)/.run ## Measure what an index of many nodes costs
 bench-events: $(VENV)/.bench ## Measure what events cost, beside vLLM's with VLLM=wheel or folder
 	python -m benchmarks.events $(if $(VLLM),--vllm '$(VLLM)') $(ARGS)
 
+bench-bulk: $(VENV)/.bench ## Measure what moving blocks costs, beside TCP, Redis and Arrow Flight
+	python -m benchmarks.bulk $(ARGS)
+
 clean: ## Remove the environment and everything that was made
 	rm -rf '$(VENV)' dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -95,6 +103,14 @@ $(VENV)/.bench: $(VENV)/.run
 $(VENV)/.test: $(VENV)/.run
 	@echo 'Installing what the tests need ...'
 	@$(PIP) --editable '.[server]' --group test
+	@$(PIP) --group torch-cpu || echo 'No build of torch for the CPU was found; its tests are skipped.'
+	@touch $@
+
+# The tests elsewhere bring a torch for the CPU alone, which pip would leave in place.
+$(VENV)/.gpu: $(VENV)/.run
+	@echo 'Installing what the tests on a GPU need ...'
+	@$(BIN)/python -m pip --quiet uninstall --yes torch
+	@$(PIP) --editable '.[server,cuda$(CUDA),torch]' --group test
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test

@@ -1,6 +1,6 @@
 """What a tier's bookkeeping costs, a block, over a whole life: store, load, evict.
 
-Usage: python benchmarks/bookkeeping.py [CAPACITY ...]
+Usage: python benchmarks/bookkeeping.py [POLICY] [CAPACITY ...]
 
 Each call is of 100 blocks with 32-byte hashes that nobody has seen before, so that a full tier
 evicts 100 blocks for each. A cycle takes the hashes apart, reserves, marks as written, publishes,
@@ -18,14 +18,18 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 
+from kvtier.server.accounts import Accounts
 from kvtier.server.clock import SystemClock
 from kvtier.server.collector import spare_long_lived
 from kvtier.server.events.log import EventLog
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
+from kvtier.server.stores.base import Bytes
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.offer import Run
+from kvtier.server.tiers.policies import policy_names
 from kvtier.server.tiers.policy import Stamps
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
 from kvtier.server.tiers.tier import Tier
@@ -48,6 +52,7 @@ class NoBytes:
 
     medium: int = MEDIUM_CPU
     device = "none"
+    inline_bytes: int = 0
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
@@ -59,6 +64,15 @@ class NoBytes:
         """Return nothing."""
         return b""
 
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """Do nothing."""
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """Do nothing."""
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
+        """Return nothing."""
+
     def close(self) -> None:
         """Do nothing."""
 
@@ -66,21 +80,22 @@ class NoBytes:
 class Cycle:
     """A tier, and one call's worth of its life."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, policy: str) -> None:
         clock, log = SystemClock(), EventLog(epoch=1, max_batches=1024, max_bytes=1 << 20)
         spaces = Spaces()
         self.tier = Tier(
             "cpu0",
             NoBytes(capacity),
             capacity_bytes=capacity,
-            policy_name="lru",
+            policy_name=policy,
             announcer=Announcer(0, "cpu0", MEDIUM_CPU, log),
             spaces=spaces,
             stamps=Stamps(),
             clock=clock,
         )
         self.tier.fix_slots(1)
-        self.leases = Leases(clock, 1, per_owner=10, bytes_per_owner=1 << 40)
+        accounts = Accounts(per_owner=10, leased_bytes=1 << 40, pinned_bytes=1)
+        self.leases = Leases(clock, 1, accounts)
         description = Namespace(
             name="bench", hash_width=WIDTH, tokens_per_block=16, block_bytes=[1]
         )
@@ -112,10 +127,10 @@ class Cycle:
         return lease
 
 
-def measure_tier(capacity: int) -> None:
+def measure_tier(capacity: int, policy: str) -> None:
     """Print what one capacity costs: µs a block, worst ms, bytes a block."""
     before = _resident()
-    cycle = Cycle(capacity)
+    cycle = Cycle(capacity, policy)
     spare_long_lived()
     rng = random.Random(capacity)
     worst = spent = 0.0
@@ -158,21 +173,23 @@ def _resident() -> int:
     return pages * resource.getpagesize()
 
 
-def _child(what: str, capacity: int) -> list[float]:
+def _child(what: str, *arguments: object) -> list[float]:
     """Run one measurement in a process of its own, so that none inherits another's memory."""
-    command = [sys.executable, __file__, what, str(capacity)]
+    command = [sys.executable, __file__, what, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
     return [float(field) for field in done.stdout.split()]
 
 
 def main() -> None:
     """Measure each capacity, and an OrderedDict between, and print a table."""
-    capacities = [int(c.replace("_", "")) for c in sys.argv[1:]] or list(CAPACITIES)
+    arguments = sys.argv[1:]
+    policy = arguments.pop(0) if arguments and arguments[0] in policy_names() else "lru"
+    capacities = [int(c.replace("_", "")) for c in arguments] or list(CAPACITIES)
     print(f"{'capacity':>10} {'µs/block':>9} {'limit':>6} {'OrderedDict':>12} {'ratio':>6} "
           f"{'worst ms':>9} {'limit':>6} {'bytes/block':>12} {'limit':>6}")  # fmt: skip
     for capacity in capacities:
         (plain,) = _child("ordered-dict", capacity)
-        micros, worst, grown = _child("tier", capacity)
+        micros, worst, grown = _child("tier", capacity, policy)
         limit = LIMITS.get(capacity, 5.0)
         print(f"{capacity:>10,} {micros:>9.2f} {limit:>6.1f} {plain:>12.2f} {micros / plain:>6.2f} "
               f"{worst:>9.1f} {WORST_MS:>6.0f} {grown:>12.0f} {BYTES:>6}")  # fmt: skip
@@ -180,8 +197,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["tier", capacity]:
-            measure_tier(int(capacity))
+        case ["tier", capacity, policy]:
+            measure_tier(int(capacity), policy)
         case ["ordered-dict", capacity]:
             measure_ordered_dict(int(capacity))
         case _:

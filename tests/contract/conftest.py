@@ -1,7 +1,7 @@
 """Nodes that serve over real gRPC, each with a clock that the test turns."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from itertools import count
 
@@ -11,8 +11,10 @@ from kvtier.client import NodeClient
 from kvtier.server.clock import ManualClock
 from kvtier.server.config import NodeConfig
 from kvtier.server.lifecycle import TierServer
+from kvtier.server.tiering import copier
 from kvtier.wire.namespaces import fingerprint as fingerprint_of
 
+from .copy_gate import CopyGate
 from .follower import Follower
 from .support import TIER_KINDS, MakeTier, Serving, cpu_tier, namespace
 from .ways import STORE_WAYS, Store
@@ -79,6 +81,16 @@ async def follow(serve: Serve) -> AsyncIterator[Follow]:
             return await stack.enter_async_context(Follower(node.client))
 
         yield start
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[CopyGate]:
+    """Put a gate before all copies between tiers, which then run in threads."""
+    gate = CopyGate()
+    monkeypatch.setattr(copier, "copy_slots", gate.copy)
+    monkeypatch.setattr(copier, "_INLINE_BYTES", -1)
+    yield gate
+    gate.let_through()
 
 
 @pytest.fixture(params=[*STORE_WAYS])

@@ -80,6 +80,7 @@ def nothing_is_held(node: Serving) -> None:
     """Fail when a copy left a lease, a slot, a transfer or a task behind."""
     inside = node.node
     assert (len(inside.leases), inside.transfers, len(inside.tiering.jobs)) == (0, 0, 0)
+    assert inside.write_bytes.used == inside.read_bytes.used == 0
     for tier in inside.tiers:
         occupancy = tier.occupancy
         assert (occupancy.pending, occupancy.leased, occupancy.draining) == (0, 0, 0), tier.name

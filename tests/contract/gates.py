@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from kvtier.server.stores.base import BlockStore
+from kvtier.server.stores.base import BlockStore, Bytes
 
 from .support import Serving
 
@@ -25,6 +25,7 @@ class GatedStore:
         self.medium = store.medium
         self.device = store.device
         self.capacity_bytes = store.capacity_bytes
+        self.inline_bytes = store.inline_bytes
         self._store = store
         self._open = threading.Event()
         self._reached = threading.Event()
@@ -36,6 +37,17 @@ class GatedStore:
     def read(self, position: int, length: int) -> bytes:
         self._pass(length)
         return self._store.read(position, length)
+
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        self._pass(max(map(len, blocks), default=0))
+        self._store.write_many(positions, blocks)
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        self._pass(max(map(len, blocks), default=0))
+        self._store.read_into(positions, blocks)
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
+        """Tell of none, so that every copy passes the gate."""
 
     def close(self) -> None:
         self._store.close()

@@ -12,6 +12,8 @@ from kvtier.v1 import transfer_service_pb2 as transfers
 from kvtier.v1.block_pb2 import Medium, Position
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, PeerTier
 from kvtier.v1.listing_pb2 import DescribeBlockRequest, ListBlocksRequest
+from kvtier.v1.pinning_pb2 import PinBlocksRequest, UnpinBlocksRequest
+from kvtier.v1.removal_pb2 import ClearTierRequest, DeleteBlocksRequest, DeleteNamespaceRequest
 
 from .scene import NAMESPACE, NEW_LEASE, OWNER, SCOPE, TTL, Scene
 from .support import BLOCK_BYTES, block_hash, payload
@@ -53,6 +55,9 @@ GOOD: dict[str, Good] = {
         tiers.RegisterNamespaceRequest(namespace=NAMESPACE)
     ),
     "TierService.ListNamespaces": lambda _: one(tiers.ListNamespacesRequest()),
+    "TierService.DeleteNamespace": lambda s: one(
+        DeleteNamespaceRequest(namespace=s.namespace, force=True)
+    ),
     "TierService.LookupBlocks": lambda s: one(
         tiers.LookupBlocksRequest(namespace=s.namespace, chains=s.blocks(), include_blocks=True)
     ),
@@ -83,6 +88,17 @@ GOOD: dict[str, Good] = {
     "TierService.ReleaseLeases": lambda s: one(
         tiers.ReleaseLeasesRequest(leases=[s.store], owner=OWNER)
     ),
+    "TierService.PinBlocks": lambda s: one(
+        PinBlocksRequest(
+            tier="cpu0",
+            namespace=s.namespace,
+            blocks=s.blocks(),
+            lease_id=NEW_LEASE,
+            owner=OWNER,
+            ttl=TTL,
+        )
+    ),
+    "TierService.UnpinBlocks": lambda s: one(UnpinBlocksRequest(leases=[s.pin], owner=OWNER)),
     "TierService.TouchBlocks": lambda s: one(
         tiers.TouchBlocksRequest(
             namespace=s.namespace, blocks=s.blocks(), request_id="request-1", tiers=["cpu0"]
@@ -108,12 +124,10 @@ GOOD: dict[str, Good] = {
         ],
     ],
     "TierService.DeleteBlocks": lambda s: one(
-        tiers.DeleteBlocksRequest(
-            namespace=s.namespace, blocks=s.blocks(), tiers=["cpu0"], force=True
-        )
+        DeleteBlocksRequest(namespace=s.namespace, blocks=s.blocks(), tiers=["cpu0"], force=True)
     ),
     "TierService.ClearTier": lambda s: one(
-        tiers.ClearTierRequest(tier="cpu0", namespace=s.namespace, force=True)
+        ClearTierRequest(tier="cpu0", namespace=s.namespace, force=True)
     ),
     "TierService.ListBlocks": lambda s: [
         [

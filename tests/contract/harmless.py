@@ -20,6 +20,7 @@ _HARMLESS: dict[str, set[str]] = {
     # Text for people, which names nothing that the node has.
     "owner": _OTHER_TEXT,
     "ReleaseLeasesRequest.owner": {"absent"},
+    "UnpinBlocksRequest.owner": {"absent"},
     "request_id": _OTHER_TEXT | {"absent"},
     "adapter_name": _OTHER_TEXT | {"absent"},
     "namespace.name": _OTHER_TEXT,
@@ -58,6 +59,7 @@ _HARMLESS: dict[str, set[str]] = {
     # Each lease has a result of its own.
     "leases": {"twice"},
     "ReleaseLeasesRequest.leases": {"absent"},
+    "UnpinBlocksRequest.leases": {"absent"},
     "leases.id": _SAME_LENGTH,
     "leases.generation": _NUMBERS | {"absent"},
     # Positions of other nodes are passed over; one that cannot be resumed starts with a reset.

@@ -26,7 +26,7 @@ NAMESPACE = namespace("everything", keep_token_ids=True, tp_rank=1, pp_rank=1, t
 NAMESPACE.hash_seed = b"seed"
 SETTINGS: dict[str, Any] = {
     "tiers": [gpu_tier(16), cpu_tier(16)],
-    "limits": {"hashes": 64, "leases_per_owner": 16},
+    "limits": {"hashes": 64, "leases_per_owner": 16, "pin_ttl_max": 900},
 }
 
 
@@ -39,6 +39,7 @@ class Scene:
         namespace: The fingerprint of a namespace of which there are blocks.
         store: A store lease on one block that is not written.
         load: A load lease on a block.
+        pin: A pin on a block.
         page_token: The token of a second page of one block.
         peer: The address of a node that has the offered blocks.
     """
@@ -47,6 +48,7 @@ class Scene:
     namespace: bytes
     store: Lease
     load: Lease
+    pin: Lease
     page_token: bytes = b""
     peer: str = ""
 
@@ -117,7 +119,7 @@ async def serve_scene(serve: Serve, **settings: Any) -> Scene:
 
 
 async def set_scene(node: Serving) -> Scene:
-    """Store two blocks, and open one lease of each kind."""
+    """Store two blocks, open one lease of each kind, and pin a block."""
     client = node.client
     fingerprint = await client.register_namespace(NAMESPACE)
     await client.store("cpu0", fingerprint, [chain("a", "b")], [payload("a"), payload("b")])
@@ -126,7 +128,8 @@ async def set_scene(node: Serving) -> Scene:
     pinned = [BlockSet(group=1, scope=SCOPE, block_hashes=hashes("a"))]
     load = await client.prepare_load("cpu0", fingerprint, pinned)
     (peer,) = node.node.config.peers
-    scene = Scene(node, fingerprint, store.lease, load.lease, peer=peer)
+    pin = await client.pin("cpu0", fingerprint, pinned, ttl=500)
+    scene = Scene(node, fingerprint, store.lease, load.lease, pin.lease, peer=peer)
     async with wire(node.endpoint) as raw:
         (page,) = (
             await raw.call(METHODS["TierService.ListBlocks"], ListBlocksRequest(page_size=1))

@@ -210,7 +210,7 @@ async def test_a_client_that_vanishes_leaves_nothing(serve: Serve, rpc: str, how
             for each in calls if how == "cancel" else ():
                 each.cancel()
         await at_rest(scene)
-        assert len(node.leases) == 2
+        assert len(node.leases) == 3
         assert [tier.occupancy.pending for tier in node.tiers] == [0, 1]
 
     await scene.strike()

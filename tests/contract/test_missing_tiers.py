@@ -38,6 +38,7 @@ CALLS: dict[str, Call] = {
     "EventService.WatchEvents": follow,
     "TierService.PrepareStore": lambda c, n, t: c.prepare_store(t, n, [run(1)]),
     "TierService.PrepareLoad": lambda c, n, t: c.prepare_load(t, n, [blocks_of(1)]),
+    "TierService.PinBlocks": lambda c, n, t: c.pin(t, n, [blocks_of(1)]),
     "TierService.TouchBlocks": lambda c, n, t: c.touch(n, [blocks_of(1)], tiers=[t]),
     "TierService.CopyBlocks": copy,
     "TierService.DeleteBlocks": lambda c, n, t: c.delete(n, [blocks_of(1)], tiers=["cpu0", t]),

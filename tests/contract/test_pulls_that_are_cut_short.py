@@ -7,8 +7,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from kvtier.client import UnavailableError
+from kvtier.client import NotFoundError, UnavailableError
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, PeerTier
+from kvtier.wire.errors import Reason
 
 from .conftest import Serve
 from .copying import Copied, nothing_is_held
@@ -109,6 +110,27 @@ async def test_a_clear_ends_what_is_on_its_way(node: Serving, fake: FakePeer) ->
     assert copied.results == ["COPIED", "DELETED", "DELETED"]
     assert await node.gauges() == {}
     nothing_is_held(node)
+
+
+async def test_a_namespace_that_is_deleted_gets_no_blocks(node: Serving, fake: FakePeer) -> None:
+    """What the peer sends afterwards is refused, and the call says why."""
+    go = asyncio.Event()
+
+    async def act(_hashes: list[bytes], send: Send) -> None:
+        await go.wait()
+        await send(message(0, *payloads(0)))
+
+    fake.act = act
+    call = asyncio.create_task(pull(node, fake.endpoint, 0))
+    await until(lambda: fake.asked)
+    await node.client.delete_namespace(node.namespace)
+    go.set()
+    with pytest.raises(NotFoundError) as refused:
+        await call
+
+    assert refused.value.reason == Reason.NAMESPACE_UNKNOWN
+    nothing_is_held(node)
+    assert len(node.node.spaces) == 0
 
 
 async def test_a_block_deleted_by_force_does_not_come(node: Serving, fake: FakePeer) -> None:

@@ -56,6 +56,21 @@ def test_putting_again_stores_nothing(ask: Any, chain: list[str]) -> None:
     assert {record["result"] for record in again} == {"STORE_OUTCOME_PRESENT"}
 
 
+def test_what_a_tier_defers_is_put_again(cli: Any, start_node: Any) -> None:
+    """A tier that stores what is offered twice says so at first, and stores it then."""
+    tier = {"name": "cpu0", "medium": "cpu", "capacity": 1024, "store_threshold": 2}
+    node = start_node({"node_id": "node-twice", "drain_timeout": 0, "tiers": [tier]})
+    put = ("put", "-", "-n", "files", "--block-bytes", SIZE, "-e", node.endpoint)
+
+    first, second = cli(*put, stdin=DATA), cli(*put, stdin=DATA)
+
+    assert (first.code, second.code) == (1, 0)
+    assert first.text.count("deferred") == 8
+    assert "8 of 8 blocks were not stored" in first.err
+    assert "put them again" in first.err
+    assert second.text.count("stored") == 8
+
+
 def test_a_lookup_tells_the_prefix_by_tier(ask: Any, chain: list[str]) -> None:
     """The prefix ends at the first block that is missing; --blocks sees past it."""
     broken = [*chain[:3], "00" * 32, *chain[3:]]

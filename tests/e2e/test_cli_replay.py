@@ -140,6 +140,35 @@ def test_a_replay_without_what_it_needs_is_wrong_use(
     assert why in result.err
 
 
+def test_a_replay_under_the_other_policy_adds_up(cli: Any, trace: Path) -> None:
+    """Under `arc` the events tell what the node lists, and another number of hits than `lru`."""
+    reports = []
+    for policy in ("arc", "lru"):
+        result = cli("replay", trace, "--capacity", 200, "--policy", policy, "-o", "json")
+        assert result.code == 0, result.err
+        reports.append(json.loads(result.text))
+
+    arc, lru = reports
+    assert arc["view_equals_listing"] is True
+    assert arc["stored"] - arc["removed"] == arc["resident_end"] <= 200
+    assert arc["prefix_hits"] != lru["prefix_hits"]
+
+
+def test_a_replay_may_store_only_what_is_asked_for_again(
+    cli: Any, start_node: Any, trace: Path
+) -> None:
+    """Blocks that a tier's store_threshold defers are no failure, and fewer are stored."""
+    tier = {"name": "cpu0", "medium": "cpu", "capacity": 1 << 20, "slot_bytes": 64}
+    tiers = [{**tier, "store_threshold": 2}]
+    node = start_node({"node_id": "node-again", "drain_timeout": 0, "tiers": tiers})
+
+    result = cli("replay", trace, "--tier", "cpu0", "-e", node.endpoint, "-o", "json")
+
+    assert result.code == 0, result.err
+    report = json.loads(result.text)
+    assert 0 < report["stored"] < report["blocks"]
+
+
 def test_a_policy_that_does_not_exist_is_told_by_the_node(cli: Any, trace: Path) -> None:
     """The node's own words say why it does not start."""
     result = cli("replay", trace, "--capacity", 10, "--policy", "nonsense")

@@ -28,7 +28,7 @@ class Filler:
     def __init__(self, client: NodeClient, fingerprint: bytes) -> None:
         self.took: list[float] = []
         self._client = client
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
 
     @classmethod
     async def of(cls, client: NodeClient) -> "Filler":
@@ -42,7 +42,7 @@ class Filler:
             hashes = os.urandom(WIDTH * together)
             start = time.perf_counter()
             run = BlockRun(block_hashes=hashes)
-            await self._client.store("cpu0", self._fingerprint, [run], payloads)
+            await self._client.store("cpu0", self.fingerprint, [run], payloads)
             self.took.append(time.perf_counter() - start)
 
 

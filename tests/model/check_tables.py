@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from kvtier.server.leases import PIN
 from kvtier.server.node import Node
 from kvtier.server.tiers.table import DOOMED, FREE, PENDING, READY, WRITTEN
 from kvtier.server.tiers.tier import Tier
@@ -42,6 +43,17 @@ def _check_leases(node: Node, tier: Tier) -> None:
             assert (state == FREE) == (not held[slot])
     leased = [slot for slot, state in enumerate(table.state) if state == READY and held[slot]]
     assert tier.occupancy.leased == len(leased)
+    _check_pins(node, tier)
+
+
+def _check_pins(node: Node, tier: Tier) -> None:
+    mine = [lease for lease in node.leases if lease.tier is tier]
+    pins = Counter(slot for lease in mine if lease.kind == PIN for slot in lease.slots.values())
+    readable = {slot: n for slot, n in pins.items() if tier.table.state[slot] == READY}
+    assert tier.occupancy.pins == readable
+    others = [lease for lease in mine if lease.kind != PIN and lease.slots]
+    oldest = min(others, key=lambda lease: lease.generation, default=None)
+    assert node.leases.accounts.oldest(tier) is oldest
 
 
 def _check_index(tier: Tier) -> None:

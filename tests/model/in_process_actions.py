@@ -31,7 +31,7 @@ class InProcessMachine(StoreMachine):
 
     def new_subject(self, capacity: int) -> InProcess:
         """Return a node in this process."""
-        return InProcess(capacity)
+        return InProcess(self.tier_config(capacity))
 
     def actions(self) -> list[str]:
         """Return the names of what may be done next."""

@@ -9,18 +9,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from xxhash import xxh3_64_intdigest
 
-from kvtier.client.chunks import Assembly, Chunk
+from kvtier.client.chunks import Assembly
 from kvtier.v1 import block_pb2
 from kvtier.v1 import tier_service_pb2 as pb
 from kvtier.v1.listing_pb2 import ListBlocksRequest, ListBlocksResponse
+from kvtier.v1.removal_pb2 import (
+    ClearTierRequest,
+    ClearTierResponse,
+    DeleteBlocksRequest,
+    DeleteBlocksResponse,
+)
 from kvtier.v1.result_pb2 import DeleteResult, LeaseResult, LookupResult, ReadResult
 from kvtier.v1.tier_pb2 import Block as ListedBlock
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadTarget
+from kvtier.wire.chunks import Chunk
 from kvtier.wire.errors import KvtierError
 from tests.contract.folding import Facts, Fold
 from tests.contract.folding import Key as Copy
-from tests.contract.support import words
+from tests.contract.support import cpu_tier, words
 from tests.model.plain_parts import Block, Key, PlainLease, Refused
+from tests.model.plain_threshold import PlainThreshold
 from tests.model.plain_tier import PlainTier
 from tests.model.subject import PER_OWNER, Subject, batch_of
 from tests.model.universe import (
@@ -54,6 +62,9 @@ class TierMachine(RuleBasedStateMachine):
         references: The lease of each answer, by id.
     """
 
+    policy = "lru"
+    # From which offer on a block is stored, and how many keys are remembered for it.
+    threshold = (1, 1)
     subject: Subject
     model: PlainTier
 
@@ -69,11 +80,30 @@ class TierMachine(RuleBasedStateMachine):
         """Return a new node with a tier of so many blocks."""
         raise NotImplementedError
 
+    def tier_config(self, capacity: int) -> dict[str, object]:
+        """Return the configuration of the tier."""
+        offers, tracked = self.threshold
+        return cpu_tier(
+            0,
+            capacity=capacity * SLOT_BYTES,
+            slot_bytes=SLOT_BYTES,
+            policy=self.policy,
+            store_threshold=offers,
+            store_tracker=tracked,
+        )
+
     @initialize(capacity=st.sampled_from([6, 0, 3, 5, 8, 10]), data=st.data())
     def start(self, capacity: int, data: st.DataObject) -> None:
         """Start with some blocks in the tier."""
         self.subject = self.new_subject(capacity)
-        self.model = PlainTier(capacity, SLOT_BYTES, TOKENS, PER_OWNER)
+        self.model = PlainTier(
+            capacity,
+            SLOT_BYTES,
+            TOKENS,
+            PER_OWNER,
+            policy=self.policy,
+            threshold=PlainThreshold(*self.threshold),
+        )
         for _ in range(data.draw(st.integers(0, 3), "offers at the start")):
             self.store_in_steps(data)
 
@@ -181,12 +211,12 @@ class TierMachine(RuleBasedStateMachine):
     def delete(self, data: st.DataObject) -> None:
         """Delete blocks."""
         keys, force = self.some_blocks(data), data.draw(st.booleans(), "force")
-        request = pb.DeleteBlocksRequest(
+        request = DeleteBlocksRequest(
             namespace=keys[0].namespace, blocks=sets_of(keys), force=force
         )
 
         def real() -> list[str]:
-            answer = self.subject.call("delete_blocks", request, pb.DeleteBlocksResponse)
+            answer = self.subject.call("delete_blocks", request, DeleteBlocksResponse)
             return words(DeleteResult, answer.tiers[0].results)
 
         self.agree(lambda: self.model.delete(keys, force=force), real)
@@ -195,10 +225,10 @@ class TierMachine(RuleBasedStateMachine):
         """Clear the tier, or one namespace of it."""
         namespace = data.draw(st.sampled_from([b"", *FINGERPRINTS]), "namespace")
         force = data.draw(st.booleans(), "force")
-        request = pb.ClearTierRequest(tier=TIER, namespace=namespace, force=force)
+        request = ClearTierRequest(tier=TIER, namespace=namespace, force=force)
 
         def real() -> tuple[int, int]:
-            answer = self.subject.call("clear_tier", request, pb.ClearTierResponse)
+            answer = self.subject.call("clear_tier", request, ClearTierResponse)
             return answer.removed_blocks, answer.ended_leases
 
         self.agree(lambda: self.model.clear(namespace, force=force), real)

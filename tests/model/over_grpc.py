@@ -30,7 +30,7 @@ from kvtier.v1.transfer_service_pb2 import (
 from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
 from kvtier.wire.errors import decode_details
 from tests.model.store_actions import StoreMachine
-from tests.model.subject import PER_OWNER, M, tier_config
+from tests.model.subject import PER_OWNER, M
 from tests.model.universe import NAMESPACES
 
 R = TypeVar("R")
@@ -41,18 +41,18 @@ _numbers = count()
 class OverGrpc:
     """A node that serves on loopback, one client of it, and a follower."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, tier: dict[str, object]) -> None:
         self._runner = asyncio.Runner()
         self._clock = ManualClock()
         self._through = -1
-        self._run(self._start(capacity))
+        self._run(self._start(tier))
 
-    async def _start(self, capacity: int) -> None:
+    async def _start(self, tier: dict[str, object]) -> None:
         config = NodeConfig.model_validate(
             {
                 "node_id": f"model-{os.getpid()}-{next(_numbers)}",
                 "listen": "127.0.0.1:0",
-                "tiers": [tier_config(capacity)],
+                "tiers": [tier],
                 "drain_timeout": 0,
                 "events": {"linger": 0},
                 "limits": {"leases_per_owner": PER_OWNER},
@@ -165,4 +165,4 @@ class OverGrpcMachine(StoreMachine):
 
     def new_subject(self, capacity: int) -> OverGrpc:
         """Return a node that serves."""
-        return OverGrpc(capacity)
+        return OverGrpc(self.tier_config(capacity))

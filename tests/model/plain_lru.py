@@ -56,6 +56,24 @@ class PlainLru(Generic[T]):
         self._groups = sorted([*others, group], key=lambda each: each.stamp)
         self.forget([])
 
+    def stamped_by(self, member: T) -> str:
+        """Return the request that stamped a member last."""
+        return next(group.name for group in self._groups if member in group.members)
+
+    def evict(
+        self,
+        count: int,
+        may_go: Callable[[T], bool],
+        request_id: str,
+        residents: Sequence[T],
+        keys: Sequence[object],
+    ) -> list[T]:
+        """Make room for an offer; return what went, which is forgotten."""
+        self.stamp(request_id, [])
+        victims = self.order(may_go)[:count]
+        self.forget(victims)
+        return victims
+
     def forget(self, members: Sequence[T]) -> None:
         """Drop members, and groups that have none left."""
         for group in self._groups:

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from tests.model.plain_arc import PlainArc
 from tests.model.plain_lru import PlainLru
 from tests.model.plain_parts import Batch, Block, Key, Offered, PlainLease, Refused, by_origin
+from tests.model.plain_threshold import PlainThreshold
 
 REMEMBERED_SECONDS = 300
 
@@ -17,6 +19,8 @@ class PlainTier:
         slot_bytes: Bytes of each.
         tokens: Tokens per block.
         per_owner: Open leases of one owner.
+        policy: lru or arc.
+        threshold: Decides which absent blocks of an offer are stored.
 
     Attributes:
         now: The time.
@@ -27,7 +31,16 @@ class PlainTier:
         told: The batches of events, as they were told.
     """
 
-    def __init__(self, capacity: int, slot_bytes: int, tokens: int, per_owner: int) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        slot_bytes: int,
+        tokens: int,
+        per_owner: int,
+        *,
+        policy: str,
+        threshold: PlainThreshold,
+    ) -> None:
         self.capacity = capacity
         self.now = 0.0
         self.blocks: dict[Key, Block] = {}
@@ -38,7 +51,10 @@ class PlainTier:
         self._slot_bytes = slot_bytes
         self._tokens = tokens
         self._per_owner = per_owner
-        self._lru = PlainLru[Block](lambda block: block.offered.start)
+        self._threshold = threshold
+        self._recency: PlainLru[Block] | PlainArc[Block] = (
+            PlainLru(_position) if policy == "lru" else PlainArc(capacity, _position, _key)
+        )
 
     # Looking
 
@@ -93,7 +109,7 @@ class PlainTier:
     def touch(self, request_id: str, keys: Sequence[Key]) -> list[bool]:
         """Stamp what is there; tell which blocks are."""
         there = [key for key in dict.fromkeys(keys) if key in self.blocks]
-        self._lru.stamp(request_id, [self.blocks[key] for key in there])
+        self._recency.stamp(request_id, [self.blocks[key] for key in there])
         return [key in self.blocks for key in keys]
 
     # Storing
@@ -113,13 +129,21 @@ class PlainTier:
         for place, block in enumerate(offered):
             outcomes[place] = outcomes[first.setdefault(block.key, place)]
         fresh = [place for place in first.values() if outcomes[place] == "WRITE"]
-        evicted = self._make_room(len(fresh), set(first), request_id)
+        counts = self._threshold.counts([offered[place].key for place in fresh])
+        for place, block in enumerate(offered):
+            if outcomes[place] == "WRITE" and not self._threshold.admits(counts[block.key]):
+                outcomes[place] = "DEFERRED"
+        fresh = [place for place in fresh if outcomes[place] == "WRITE"]
+        evicted = self._make_room([offered[place].key for place in fresh], set(first), request_id)
+        self._threshold.remember(counts)
+        self.counters["deferred"] += outcomes.count("DEFERRED")
         self.counters["mismatched"] += outcomes.count("MISMATCH")
         for place in fresh:
             reserved = Block(offered[place], holders={lease.id})
             self.blocks[reserved.key] = lease.blocks[place] = reserved
-        named = [key for key, place in first.items() if outcomes[place] != "MISMATCH"]
-        self._lru.stamp(request_id, [self.blocks[key] for key in named])
+        unnamed = {"MISMATCH", "DEFERRED"}
+        named = [key for key, place in first.items() if outcomes[place] not in unnamed]
+        self._recency.stamp(request_id, [self.blocks[key] for key in named])
         lease.aliases = {
             place: first[block.key]
             for place, block in enumerate(offered)
@@ -273,7 +297,7 @@ class PlainTier:
 
     def _take_out(self, blocks: Sequence[Block]) -> None:
         self.counters["removed"] += len(blocks)
-        self._lru.forget(blocks)
+        self._recency.forget(blocks)
         for block in blocks:
             del self.blocks[block.key]
             block.state = "gone"
@@ -281,7 +305,7 @@ class PlainTier:
 
     def _abandon(self, block: Block) -> None:
         self.counters["abandoned"] += 1
-        self._lru.forget([block])
+        self._recency.forget([block])
         del self.blocks[block.key]
         block.state = "gone"
         self.draining += [block] if block.holders else []
@@ -306,19 +330,19 @@ class PlainTier:
             and (parent.offered.start + self._tokens != first.start)
         )
 
-    def _make_room(self, needed: int, members: set[Key], request_id: str) -> list[Key]:
-        missing = needed - (self.capacity - len(self.blocks) - len(self.draining))
+    def _make_room(self, fresh: list[Key], members: set[Key], request_id: str) -> list[Key]:
+        missing = len(fresh) - (self.capacity - len(self.blocks) - len(self.draining))
 
         def may_go(block: Block) -> bool:
             return block.state == "ready" and not block.holders and block.key not in members
 
-        if missing > len(self._lru.order(may_go)):
+        if missing > len(self._recency.order(may_go)):
             self.counters["refused"] += 1
             raise Refused("TIER_FULL")
         if missing <= 0:
             return []
-        self._lru.stamp(request_id, [])
-        victims = self._lru.order(may_go)[:missing]
+        residents = [block for key, block in self.blocks.items() if key in members]
+        victims = self._recency.evict(missing, may_go, request_id, residents, fresh)
         self.counters["evicted"] += missing
         self.remove(victims, "EVICTED")
         return [key for _, key in self.told[-1].removed]
@@ -335,3 +359,11 @@ class PlainTier:
     def _check_remembered(self, lease: PlainLease) -> None:
         if not self.remembers(lease):
             raise Refused("LEASE_UNKNOWN")
+
+
+def _position(block: Block) -> int:
+    return block.offered.start
+
+
+def _key(block: Block) -> Key:
+    return block.key

@@ -22,9 +22,9 @@ from kvtier.v1.transfer_service_pb2 import (
     WriteBlocksResponse,
 )
 from kvtier.wire.hashes import split_hashes
-from tests.contract.support import cpu_tier, words
+from tests.contract.support import words
 from tests.model.plain_parts import Batch, Key
-from tests.model.universe import NAMESPACES, SLOT_BYTES, WIDTHS
+from tests.model.universe import NAMESPACES, WIDTHS
 from tests.unit.server.support import LocalNode
 from tests.unit.server.transferring import Download, Upload, settle
 
@@ -63,11 +63,6 @@ class Subject(Protocol):
         ...
 
 
-def tier_config(capacity: int) -> dict[str, object]:
-    """Return the configuration of the tier."""
-    return cpu_tier(0, capacity=capacity * SLOT_BYTES, slot_bytes=SLOT_BYTES)
-
-
 def batch_of(event: EventBatch) -> Batch:
     """Return a batch of events in the model's words."""
     return Batch(
@@ -89,9 +84,9 @@ def _keys(event: Any) -> list[Key]:
 class InProcess:
     """The node's operations, called directly."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, tier: dict[str, object]) -> None:
         self.runner = asyncio.Runner()
-        self.local = LocalNode(tier_config(capacity), limits={"leases_per_owner": PER_OWNER})
+        self.local = LocalNode(tier, limits={"leases_per_owner": PER_OWNER})
         for described in NAMESPACES:
             self.local.node.register(described)
         self._told = 0

@@ -12,10 +12,28 @@ from hypothesis import HealthCheck, settings
 from tests.model.effort import examples
 from tests.model.in_process_actions import InProcessMachine
 
-TestTier = pytest.mark.slow(pytest.mark.timeout(600)(InProcessMachine.TestCase))
-TestTier.settings = settings(
+
+class ArcMachine(InProcessMachine):
+    """The same for the other policy."""
+
+    policy = "arc"
+
+
+class ThresholdMachine(InProcessMachine):
+    """The same for a tier that stores what is offered again, and remembers few offers."""
+
+    threshold = (2, 5)
+
+
+_SETTINGS = settings(
     max_examples=examples(80),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+TestTier = pytest.mark.slow(pytest.mark.timeout(600)(InProcessMachine.TestCase))
+TestTier.settings = _SETTINGS
+TestArcTier = pytest.mark.slow(pytest.mark.timeout(600)(ArcMachine.TestCase))
+TestArcTier.settings = _SETTINGS
+TestThresholdTier = pytest.mark.slow(pytest.mark.timeout(600)(ThresholdMachine.TestCase))
+TestThresholdTier.settings = _SETTINGS

@@ -17,9 +17,12 @@ MEASUREMENTS = {
 }
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+BULK = {"hosts": "Between hosts, batches of 1", "lookups": "Lookups of 24 blocks"}
+
+
+def _run(*arguments: str, package: str = "benchmarks.events") -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "VLLM"}
-    command = [sys.executable, "-m", "benchmarks.events", *arguments]
+    command = [sys.executable, "-m", package, *arguments]
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=100
     )
@@ -52,3 +55,23 @@ def test_a_peer_that_is_not_there_is_refused_by_name() -> None:
     assert done.returncode == 2
     assert "/nowhere/vllm.whl" in done.stderr
     assert "pip download" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("measurement", "title"), BULK.items())
+def test_each_measurement_of_bulk_works(measurement: str, title: str) -> None:
+    """At tiny sizes every measurement prints its table; a peer that is not there is told."""
+    done = _run(measurement, "--tiny", "--turns", "1", package="benchmarks.bulk")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert title in done.stdout
+    assert "kvtier" in done.stdout or measurement != "hosts"
+
+
+def test_an_unknown_measurement_of_bulk_is_refused_by_name() -> None:
+    """As of events."""
+    done = _run("speed", package="benchmarks.bulk")
+
+    assert done.returncode == 2
+    assert "speed" in done.stderr

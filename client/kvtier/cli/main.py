@@ -21,6 +21,11 @@ _ENTRIES = {
     "copy": Entry("copy", "Copy or move blocks from tier to tier.", _CHANGE),
     "delete": Entry("delete", "Remove blocks.", _CHANGE),
     "clear": Entry("clear", "Remove every block of a tier.", _CHANGE),
+    "delete-namespace": Entry(
+        "delete_namespace", "Remove a namespace and all its blocks.", _CHANGE
+    ),
+    "pin": Entry("pin", "Keep blocks for long, whatever comes.", _CHANGE),
+    "unpin": Entry("unpin", "Take pins back.", _CHANGE),
     "serve": Entry("serve", "Run a node.", _RUN),
     "replay": Entry("replay", "Replay a trace of requests and count.", _RUN),
     "demo": Entry("demo", "Show two nodes and a proxy at work.", _RUN),

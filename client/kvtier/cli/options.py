@@ -10,7 +10,7 @@ from kvtier.cli.exit import CommandError, ExitCode
 
 DEFAULT_ENDPOINT = "127.0.0.1:7600"
 DEFAULT_TIMEOUT = 5.0
-OUTPUTS = ("table", "json", "jsonl")
+OUTPUTS = ("table", "wide", "json", "jsonl")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +44,11 @@ class Settings:
             headers=not values["no_headers"],
             timeout=values["timeout"],
         )
+
+    @property
+    def for_people(self) -> bool:
+        """Whether stdout is for people to read, not for programs."""
+        return self.output in {"table", "wide"}
 
     def one_endpoint(self) -> str:
         """Return the only endpoint.
@@ -85,7 +90,10 @@ _ENDPOINT = _Option(
 )
 _OUTPUT = _Option(
     ("-o", "--output"),
-    {"type": click.Choice(OUTPUTS), "help": "The format of stdout."},
+    {
+        "type": click.Choice(OUTPUTS),
+        "help": "The format of stdout; wide is a table of more columns.",
+    },
     {"default": "table", "show_default": True},
 )
 _NO_HEADERS = _Option(

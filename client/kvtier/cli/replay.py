@@ -175,5 +175,6 @@ _GOOD = frozenset(
     {
         (StoreOutcome.STORE_OUTCOME_WRITE, WriteResult.WRITE_RESULT_STORED),
         (StoreOutcome.STORE_OUTCOME_PRESENT, WriteResult.WRITE_RESULT_UNSPECIFIED),
+        (StoreOutcome.STORE_OUTCOME_DEFERRED, WriteResult.WRITE_RESULT_UNSPECIFIED),
     }
 )

@@ -14,12 +14,14 @@ from kvtier.v1.listing_pb2 import (
     DescribeBlockResponse,
     ListBlocksRequest,
 )
-from kvtier.v1.tier_pb2 import Block
-from kvtier.v1.tier_service_pb2 import (
+from kvtier.v1.removal_pb2 import (
     ClearTierRequest,
     ClearTierResponse,
     DeleteBlocksRequest,
     DeleteBlocksResponse,
+)
+from kvtier.v1.tier_pb2 import Block
+from kvtier.v1.tier_service_pb2 import (
     LookupBlocksRequest,
     LookupBlocksResponse,
     TouchBlocksRequest,

@@ -27,6 +27,8 @@ _REPEATABLE = (
     "CompleteLoad",
     "RenewLeases",
     "ReleaseLeases",
+    "PinBlocks",
+    "UnpinBlocks",
     "ListBlocks",
     "DescribeBlock",
 )

@@ -1,13 +1,7 @@
-"""Cutting blocks into the messages of a transfer, and putting them together again.
+"""Putting blocks together again from the messages of a transfer."""
 
-The framing is that of `transfer_service.proto`: the bytes of a call's blocks are one stream, cut
-anywhere; a message says at which block and offset its data starts, and carries the XXH3-64 of each
-block that ends within it.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
 
 import grpc
 import xxhash
@@ -17,52 +11,7 @@ from kvtier.client.errors import KvtierError, Reason, typed
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.result_pb2 import ReadResult
-
-CHUNK_BYTES = 1 << 20
-
-
-class Chunk(NamedTuple):
-    """The data of one message, and where it belongs."""
-
-    block_index: int
-    offset: int
-    checksums: Sequence[int]
-    data: bytes
-
-
-def cut(payloads: Iterable[tuple[int, memoryview]], size: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """Yield the chunks of blocks, none larger than `size` bytes.
-
-    A chunk runs on into the next block only when that has the next place, so that the receiver
-    need not know which places are passed over.
-
-    Args:
-        payloads: The place of each block, ascending, and its bytes, at least one.
-        size: Most bytes of data in a chunk.
-    """
-    place, start, room = 0, 0, size
-    pieces: list[memoryview] = []
-    checksums: list[int] = []
-    after = -1
-    for index, payload in payloads:
-        if pieces and index != after:
-            yield Chunk(place, start, checksums, b"".join(pieces))
-            pieces, checksums, room = [], [], size
-        offset = 0
-        while offset < len(payload):
-            if not pieces:
-                place, start = index, offset
-            piece = payload[offset : offset + room]
-            pieces.append(piece)
-            offset, room = offset + len(piece), room - len(piece)
-            if offset == len(payload):
-                checksums.append(xxhash.xxh3_64_intdigest(payload))
-            if not room:
-                yield Chunk(place, start, checksums, b"".join(pieces))
-                pieces, checksums, room = [], [], size
-        after = index + 1
-    if pieces:
-        yield Chunk(place, start, checksums, b"".join(pieces))
+from kvtier.wire.chunks import Chunk
 
 
 def block_sizes(namespace: Namespace, blocks: Iterable[BlockSet | BlockRun]) -> list[int]:
@@ -92,15 +41,22 @@ def block_sizes(namespace: Namespace, blocks: Iterable[BlockSet | BlockRun]) -> 
 class Assembly:
     """The blocks of a read, as they come.
 
+    Args:
+        sizes: Bytes of each block.
+        into: Where each block's bytes are to lie, of its size; None makes bytes of them.
+
     Attributes:
-        payloads: The bytes of each block that came whole and equal to its checksum, else None.
+        payloads: The bytes of each block that came whole and equal to its checksum, else None;
+            also None where they lie in `into`.
         results: Why a block has no bytes; READ_RESULT_UNSPECIFIED where it has.
     """
 
-    def __init__(self, sizes: Sequence[int]) -> None:
+    def __init__(self, sizes: Sequence[int], into: Sequence[memoryview] | None = None) -> None:
         self.payloads: list[bytes | None] = [None] * len(sizes)
         self.results: list[ReadResult.ValueType] = [ReadResult.READ_RESULT_UNSPECIFIED] * len(sizes)
         self._sizes = sizes
+        self._into = into
+        self._came = [False] * len(sizes)
         self._index = -1
         self._parts: list[memoryview] = []
         self._have = 0
@@ -146,8 +102,8 @@ class Assembly:
         Raises:
             KvtierError: INTERNAL, when the node ended the transfer too early.
         """
-        for index, (payload, result) in enumerate(zip(self.payloads, self.results, strict=True)):
-            if payload is None and not result:
+        for index, (came, result) in enumerate(zip(self._came, self.results, strict=True)):
+            if not came and not result:
                 raise framing_error(f"the end came before block {index} of {len(self._sizes)}")
 
     def _next_sent(self, index: int) -> int:
@@ -160,18 +116,24 @@ class Assembly:
     def _take(self, index: int, piece: memoryview) -> None:
         if index != self._index:
             self._index, self._parts, self._have = index, [], 0
-        self._parts.append(piece)
-        self._have += len(piece)
+        have = self._have + len(piece)
+        if self._into is None:
+            self._parts.append(piece)
+        else:
+            self._into[index][self._have : have] = piece
+        self._have = have
 
     def _finish(self, index: int, checksum: int | None) -> None:
-        if checksum is None or self.payloads[index] is not None:
+        if checksum is None or self._came[index]:
             raise framing_error(f"block {index} has no checksum or came twice")
-        payload = b"".join(self._parts)
+        payload = b"".join(self._parts) if self._into is None else self._into[index]
         self._index, self._parts, self._have = -1, [], 0
-        if xxhash.xxh3_64_intdigest(payload) == checksum:
-            self.payloads[index] = payload
-        else:
+        if xxhash.xxh3_64_intdigest(payload) != checksum:
             self.results[index] = ReadResult.READ_RESULT_CORRUPT
+            return
+        self._came[index] = True
+        if isinstance(payload, bytes):
+            self.payloads[index] = payload
 
 
 def framing_error(what: str) -> KvtierError:

@@ -12,8 +12,9 @@ import grpc.aio
 from kvtier.client.arguments import bad_argument, build
 from kvtier.client.channel import check_endpoint
 from kvtier.client.errors import KvtierError, NotFoundError, Reason, client_closed, from_rpc, typed
-from kvtier.client.link import Link
+from kvtier.client.link import Bulk, Link
 from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.v1.removal_pb2 import DeleteNamespaceRequest, DeleteNamespaceResponse
 from kvtier.v1.tier_service_pb2 import (
     ListNamespacesRequest,
     RegisterNamespaceRequest,
@@ -22,10 +23,8 @@ from kvtier.wire.errors import quote
 from kvtier.wire.namespaces import fingerprint
 
 if TYPE_CHECKING:
-    from kvtier.client.link import WriteAtOnce
     from kvtier.v1.event_service_pb2_grpc import EventServiceAsyncStub
     from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
-    from kvtier.v1.transfer_service_pb2_grpc import TransferServiceAsyncStub
 
 T = TypeVar("T")
 Request = TypeVar("Request")
@@ -106,17 +105,9 @@ class Connection:
         return self.link.control[1]
 
     @property
-    def transfers(self) -> "TransferServiceAsyncStub":
-        """The stub of TransferService, on the bulk channel."""
-        return self.link.bulk[0]
-
-    @property
-    def write_at_once(self) -> "WriteAtOnce":
-        """WriteBlocks with one message each way: the same call on the wire, at less cost here.
-
-        A node answers an offer that came with the bytes of all its blocks by one message.
-        """
-        return self.link.bulk[1]
+    def bulk(self) -> Bulk:
+        """The calls of TransferService, on the bulk channel."""
+        return self.link.bulk
 
     async def call(
         self,
@@ -178,6 +169,26 @@ class Connection:
         kept.CopyFrom(description)
         self._registered[answer.fingerprint] = kept
         return answer.fingerprint
+
+    async def delete_namespace(self, namespace: bytes, *, force: bool) -> DeleteNamespaceResponse:
+        """Delete a namespace, and forget it unless the node keeps it.
+
+        Args:
+            namespace: The fingerprint, 32 bytes.
+            force: Remove leased and pinned blocks too.
+        """
+        request = build(DeleteNamespaceRequest, namespace=namespace, force=force)
+        try:
+            answer = await self.call(self.tiers.DeleteNamespace, request)
+        except NotFoundError:
+            self._forget(request.namespace)
+            raise
+        self._forget(request.namespace)
+        return answer
+
+    def _forget(self, namespace: bytes) -> None:
+        self._registered.pop(namespace, None)
+        self._listed.pop(namespace, None)
 
     async def describe(self, namespace: bytes) -> Namespace:
         """Return a namespace's description, asking the node once.

@@ -5,6 +5,12 @@ from collections.abc import Sequence
 from kvtier.client.arguments import build, duration
 from kvtier.client.calls import Calls
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
+from kvtier.v1.pinning_pb2 import (
+    PinBlocksRequest,
+    PinBlocksResponse,
+    UnpinBlocksRequest,
+    UnpinBlocksResponse,
+)
 from kvtier.v1.tier_service_pb2 import (
     CompleteLoadRequest,
     CompleteLoadResponse,
@@ -134,13 +140,51 @@ class LeaseCalls(Calls):
     async def renew_leases(
         self, leases: Sequence[Lease], ttl: float | None = None
     ) -> RenewLeasesResponse:
-        """Give open leases a new time to live, from now."""
+        """Give open leases a new time to live, from now; pins have that of pins."""
         request = build(RenewLeasesRequest, leases=leases, ttl=duration("ttl", ttl))
         return await self._connection.call(self._connection.tiers.RenewLeases, request)
 
     async def release_leases(
         self, leases: Sequence[Lease] = (), owner: str = ""
     ) -> ReleaseLeasesResponse:
-        """End leases, and all leases of an owner when one is named."""
+        """End leases, and all leases of an owner, pins too, when one is named."""
         request = build(ReleaseLeasesRequest, leases=leases, owner=owner)
         return await self._connection.call(self._connection.tiers.ReleaseLeases, request)
+
+    async def pin(
+        self,
+        tier: str,
+        namespace: bytes,
+        blocks: Sequence[BlockSet],
+        *,
+        lease_id: bytes | None = None,
+        ttl: float | None = None,
+        owner: str | None = None,
+    ) -> PinBlocksResponse:
+        """Keep readable blocks for long; those that are not readable are told and not pinned.
+
+        Args:
+            tier: The tier's name.
+            namespace: The fingerprint, 32 bytes.
+            blocks: The blocks, numbered by their place over all sets.
+            lease_id: 16 random bytes, to be able to repeat the call; None makes new ones.
+            ttl: Seconds that the pin lives unless it is renewed.
+            owner: Who holds the pin, when it is to outlive this client; None means the client's.
+        """
+        request = build(
+            PinBlocksRequest,
+            tier=tier,
+            namespace=namespace,
+            blocks=blocks,
+            lease_id=self._lease_id(lease_id),
+            owner=self._connection.owner if owner is None else owner,
+            ttl=duration("ttl", ttl),
+        )
+        return await self._connection.call(
+            self._connection.tiers.PinBlocks, request, request.namespace
+        )
+
+    async def unpin(self, leases: Sequence[Lease] = (), owner: str = "") -> UnpinBlocksResponse:
+        """End pins, and all pins of an owner when one is named; other leases stay."""
+        request = build(UnpinBlocksRequest, leases=leases, owner=owner)
+        return await self._connection.call(self._connection.tiers.UnpinBlocks, request)

@@ -1,7 +1,7 @@
 """The connections to one node: one for control, one for bulk."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import grpc
 import grpc.aio
@@ -9,15 +9,29 @@ import grpc.aio
 from kvtier.client.channel import open_channel
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
-from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
+from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, WriteBlocksResponse
 
 if TYPE_CHECKING:
     from kvtier.v1.event_service_pb2_grpc import EventServiceAsyncStub
     from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
-    from kvtier.v1.transfer_service_pb2_grpc import TransferServiceAsyncStub
 
-    WriteAtOnce = grpc.aio.UnaryUnaryMultiCallable[WriteBlocksRequest, WriteBlocksResponse]
+_WRITE = "/kvtier.v1.TransferService/WriteBlocks"
+_READ = "/kvtier.v1.TransferService/ReadBlocks"
+
+
+class Bulk(NamedTuple):
+    """The calls of TransferService, whose messages with data are framed by `kvtier.wire.chunks`.
+
+    Attributes:
+        write: WriteBlocks, of encoded requests.
+        write_at_once: The same call on the wire with one message each way, at less cost here: a
+            node answers an offer that came with the bytes of all its blocks by one message.
+        read: ReadBlocks, of encoded responses.
+    """
+
+    write: "grpc.aio.StreamStreamMultiCallable[bytes, WriteBlocksResponse]"
+    write_at_once: "grpc.aio.UnaryUnaryMultiCallable[bytes, WriteBlocksResponse]"
+    read: "grpc.aio.UnaryStreamMultiCallable[ReadBlocksRequest, bytes]"
 
 
 class Link:
@@ -38,15 +52,14 @@ class Link:
         return TierServiceStub(channel), EventServiceStub(channel)
 
     @cached_property
-    def bulk(self) -> "tuple[TransferServiceAsyncStub, WriteAtOnce]":
-        """The stub of TransferService, and WriteBlocks with one message each way."""
-        channel = self._open()
-        at_once: WriteAtOnce = channel.unary_unary(
-            "/kvtier.v1.TransferService/WriteBlocks",
-            request_serializer=WriteBlocksRequest.SerializeToString,
-            response_deserializer=WriteBlocksResponse.FromString,
+    def bulk(self) -> Bulk:
+        """The calls of TransferService, over a connection of their own."""
+        channel, decode = self._open(), WriteBlocksResponse.FromString
+        return Bulk(
+            channel.stream_stream(_WRITE, response_deserializer=decode),
+            channel.unary_unary(_WRITE, response_deserializer=decode),
+            channel.unary_stream(_READ, request_serializer=ReadBlocksRequest.SerializeToString),
         )
-        return TransferServiceStub(channel), at_once
 
     @property
     def connected(self) -> bool:

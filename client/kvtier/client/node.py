@@ -14,6 +14,7 @@ from kvtier.client.transfer import TransferCalls
 from kvtier.v1.block_pb2 import Medium
 from kvtier.v1.event_service_pb2 import EventView, NodePosition
 from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.v1.removal_pb2 import DeleteNamespaceResponse
 from kvtier.v1.tier_pb2 import Node, Tier
 from kvtier.v1.tier_service_pb2 import (
     GetNodeRequest,
@@ -94,6 +95,21 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls):
             FailedPreconditionError: When the name is taken by another description.
         """
         return await self._connection.register(namespace)
+
+    async def delete_namespace(
+        self, namespace: bytes, *, force: bool = False
+    ) -> DeleteNamespaceResponse:
+        """Remove a namespace's blocks from every tier, and make the node and this client forget it.
+
+        Args:
+            namespace: The fingerprint, 32 bytes.
+            force: Remove leased and pinned blocks too.
+
+        Raises:
+            NotFoundError: When the node does not know it, or not any more.
+            FailedPreconditionError: When blocks are leased or pinned, without force.
+        """
+        return await self._connection.delete_namespace(namespace, force=force)
 
     async def list_namespaces(self) -> list[Namespace]:
         """Describe the registered namespaces, by name."""

@@ -11,7 +11,8 @@ class StoreReport:
     """What became of a store.
 
     Attributes:
-        outcomes: One a block, in the offer's order: which were wanted, there already, and so on.
+        outcomes: One a block, in the offer's order: which were wanted, there already, deferred
+            to a later offer, and so on.
         evicted: The blocks that made room, in order.
         results: One a block: WRITE_RESULT_STORED where this call made it readable,
             WRITE_RESULT_UNSPECIFIED where it was not written.

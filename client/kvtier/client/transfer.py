@@ -1,57 +1,56 @@
 """Calls that move blocks' bytes."""
 
 import asyncio
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Callable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
-from xxhash import xxh3_64_intdigest
+from google.protobuf.message import DecodeError
 
 from kvtier.client.arguments import bad_argument, build, view_bytes
 from kvtier.client.calls import Calls
-from kvtier.client.chunks import CHUNK_BYTES, Assembly, Chunk, block_sizes, cut, framing_error
+from kvtier.client.chunks import Assembly, block_sizes, framing_error
 from kvtier.client.ending import answers
 from kvtier.client.errors import typed
 from kvtier.client.reports import LoadReport, StoreReport
+from kvtier.client.sending import (
+    EAGER_BYTES,
+    Moved,
+    at_once,
+    lease_requests,
+    offer_requests,
+    views,
+    whole_payloads,
+)
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
-from kvtier.v1.result_pb2 import StoreOutcome, WriteResult
+from kvtier.v1.result_pb2 import ReadResult, WriteResult
 from kvtier.v1.tier_service_pb2 import (
     PrepareStoreRequest,
     PrepareStoreResponse,
 )
 from kvtier.v1.transfer_service_pb2 import (
     ReadBlocksRequest,
+    ReadBlocksResponse,
     ReadTarget,
     WriteBlocksRequest,
     WriteBlocksResponse,
 )
+from kvtier.wire.chunks import Chunk, split
 from kvtier.wire.errors import quote
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# With so little to send, waiting for the answer costs more than sending what is not wanted.
-EAGER_BYTES = CHUNK_BYTES
-
 _UNWRITTEN = WriteResult.WRITE_RESULT_UNSPECIFIED
-
-Moved = Callable[[], None]
 
 
 class TransferCalls(Calls):
     """Moving bytes, over a connection of its own.
 
     A transfer may take as long as it moves: one that stands still for the client's timeout ends
-    with `DeadlineError`, as does a store of up to 1 MiB that is not answered within it.
+    with `DeadlineError`, as does a store of up to 2 MiB that is not answered within it.
     """
 
     async def store(
@@ -84,7 +83,7 @@ class TransferCalls(Calls):
             raise bad_argument(
                 f"payloads has {len(payloads)} entries; runs has {len(sizes)} blocks"
             )
-        whole = _whole(payloads, sizes)
+        whole = whole_payloads(payloads, sizes)
         return await self._connection.remembering(
             offer.namespace, lambda: self._write_offer(offer, whole)
         )
@@ -100,10 +99,10 @@ class TransferCalls(Calls):
             block_bytes: The size of every block of the offer, as `block_sizes` tells it.
         """
         first = build(WriteBlocksRequest, lease=lease)
-        views = _views(payloads, block_bytes)
+        sent = views(payloads, block_bytes)
         results: dict[int, WriteResult.ValueType] = {}
         async with self._moving() as moved:
-            call = self._connection.transfers.WriteBlocks(_lease_requests(first, views, moved))
+            call = self._connection.bulk.write(lease_requests(first, sent, moved))
             async for answer in answers(call):
                 moved()
                 results.update(zip(answer.block_indexes, answer.results, strict=False))
@@ -124,6 +123,46 @@ class TransferCalls(Calls):
             target.namespace, lambda: self._read(request, sizes)
         )
 
+    async def load_into(
+        self,
+        tier: str,
+        namespace: bytes,
+        blocks: Sequence[BlockSet],
+        buffers: Sequence["Buffer"],
+    ) -> tuple[ReadResult.ValueType, ...]:
+        """Read blocks straight into memory of the caller's, such as an engine's pinned buffers.
+
+        Args:
+            tier: The tier's name.
+            namespace: The fingerprint, 32 bytes.
+            blocks: The blocks, numbered by their place over all sets.
+            buffers: Where each block's bytes go: writable, contiguous, of the block's size.
+
+        Returns:
+            One a block: READ_RESULT_UNSPECIFIED where its bytes are in its buffer, else why not,
+            as `LoadReport.results` tells it. The buffer of such a block may hold anything.
+        """
+        target = build(ReadTarget, tier=tier, namespace=namespace, blocks=blocks)
+        sizes = block_sizes(await self._connection.describe(target.namespace), target.blocks)
+        into, request = _writable(buffers, sizes), ReadBlocksRequest(blocks=target)
+        report = await self._connection.remembering(
+            target.namespace, lambda: self._read(request, sizes, into)
+        )
+        return report.results
+
+    async def read_blocks_into(
+        self, lease: Lease, buffers: Sequence["Buffer"]
+    ) -> tuple[ReadResult.ValueType, ...]:
+        """Read the blocks of an open load lease into memory of the caller's, as `load_into` does.
+
+        Args:
+            lease: The lease, from the answer of `prepare_load`.
+            buffers: Where the bytes of each block of its request go, each of the block's size.
+        """
+        into = _writable(buffers, None)
+        request = build(ReadBlocksRequest, lease=lease)
+        return (await self._read(request, [len(view) for view in into], into)).results
+
     async def read_blocks(self, lease: Lease, block_bytes: Sequence[int]) -> LoadReport:
         """Read the blocks of an open load lease.
 
@@ -137,13 +176,12 @@ class TransferCalls(Calls):
         self, offer: PrepareStoreRequest, payloads: Sequence[bytes | memoryview]
     ) -> StoreReport:
         if sum(map(len, payloads)) > EAGER_BYTES:
-            views = {place: memoryview(payload) for place, payload in enumerate(payloads)}
-            return await self._write_in_turns(WriteBlocksRequest(offer=offer), views)
-        first = WriteBlocksRequest(
-            offer=offer, checksums=map(xxh3_64_intdigest, payloads), data=b"".join(payloads)
-        )
+            sent = {place: memoryview(payload) for place, payload in enumerate(payloads)}
+            return await self._write_in_turns(WriteBlocksRequest(offer=offer), sent)
+        message = await at_once(WriteBlocksRequest(offer=offer), payloads)
+        write = self._connection.bulk.write_at_once
         try:
-            answer = await self._connection.write_at_once(first, timeout=self._connection.timeout)
+            answer = await write(message, timeout=self._connection.timeout)
         except grpc.aio.AioRpcError as error:
             raise self._connection.failure(error) from None
         if answer is None or not answer.HasField("prepared"):
@@ -152,29 +190,31 @@ class TransferCalls(Calls):
         return _report(answer.prepared, results)
 
     async def _write_in_turns(
-        self, first: WriteBlocksRequest, views: Mapping[int, memoryview]
+        self, first: WriteBlocksRequest, payloads: Mapping[int, memoryview]
     ) -> StoreReport:
         prepared: asyncio.Future[PrepareStoreResponse] = asyncio.Future()
         async with self._moving() as moved:
-            requests = _offer_requests(first, views, prepared, moved)
+            requests = offer_requests(first, payloads, prepared, moved)
             try:
-                call = self._connection.transfers.WriteBlocks(requests)
+                call = self._connection.bulk.write(requests)
                 return await _collect(answers(call), prepared, moved)
             finally:
                 # Else the writer would wait for ever for the answer to an offer that failed.
                 prepared.cancel()
 
-    async def _read(self, request: ReadBlocksRequest, sizes: Sequence[int]) -> LoadReport:
-        assembly = Assembly(sizes)
+    async def _read(
+        self,
+        request: ReadBlocksRequest,
+        sizes: Sequence[int],
+        into: Sequence[memoryview] | None = None,
+    ) -> LoadReport:
+        assembly = Assembly(sizes, into)
         async with self._moving() as moved:
-            call = self._connection.transfers.ReadBlocks(request)
+            call = self._connection.bulk.read(request)
             try:
-                async for answer in call:
+                async for encoded in call:
                     moved()
-                    assembly.skip(answer.block_indexes, answer.results)
-                    assembly.add(
-                        Chunk(answer.block_index, answer.offset, answer.checksums, answer.data)
-                    )
+                    _take(assembly, encoded)
             finally:
                 call.cancel()
         assembly.end()
@@ -201,6 +241,15 @@ class TransferCalls(Calls):
             ) from None
         except grpc.aio.AioRpcError as error:
             raise self._connection.failure(error) from None
+
+
+def _take(assembly: Assembly, encoded: bytes) -> None:
+    try:
+        told, data = split(ReadBlocksResponse, encoded)
+    except DecodeError:
+        raise framing_error(f"{len(encoded)} bytes that are no ReadBlocksResponse") from None
+    assembly.skip(told.block_indexes, told.results)
+    assembly.add(Chunk(told.block_index, told.offset, told.checksums, data))
 
 
 async def _collect(
@@ -230,59 +279,15 @@ def _report(
     )
 
 
-def _whole(payloads: Sequence["Buffer"], sizes: Sequence[int]) -> Sequence[bytes | memoryview]:
-    """Return the bytes of every block, when each has its size."""
-    whole = [each for each in payloads if type(each) is bytes]
-    if len(whole) == len(payloads) and list(map(len, whole)) == list(sizes):
-        return whole
-    return list(_views(dict(enumerate(payloads)), sizes).values())
-
-
-def _views(payloads: Mapping[int, "Buffer"], sizes: Sequence[int]) -> dict[int, memoryview]:
-    """Return the bytes of each payload by place, ascending, when each has its block's size."""
-    views = {}
-    for index, payload in payloads.items():
-        if not isinstance(index, int) or not 0 <= index < len(sizes):
-            raise bad_argument(f"payloads has place {quote(index)}; there are {len(sizes)} blocks")
-        view = views[index] = view_bytes(f"payloads[{index}]", payload)
-        if len(view) != sizes[index]:
-            raise bad_argument(
-                f"payloads[{index}] has {len(view)} bytes; the block has {sizes[index]}"
-            )
-    return dict(sorted(views.items()))
-
-
-async def _lease_requests(
-    first: WriteBlocksRequest, views: Mapping[int, memoryview], moved: Moved
-) -> AsyncIterator[WriteBlocksRequest]:
-    yield first
-    for chunk in cut(views.items()):
-        yield _request(chunk)
-        moved()
-
-
-async def _offer_requests(
-    first: WriteBlocksRequest,
-    views: Mapping[int, memoryview],
-    prepared: "asyncio.Future[PrepareStoreResponse]",
-    moved: Moved,
-) -> AsyncIterator[WriteBlocksRequest]:
-    yield first
-    outcomes = (await prepared).outcomes
-    wanted = (
-        (index, views[index])
-        for index, outcome in enumerate(outcomes)
-        if outcome == StoreOutcome.STORE_OUTCOME_WRITE
-    )
-    for chunk in cut(wanted):
-        yield _request(chunk)
-        moved()
-
-
-def _request(chunk: Chunk) -> WriteBlocksRequest:
-    return WriteBlocksRequest(
-        block_index=chunk.block_index,
-        offset=chunk.offset,
-        checksums=chunk.checksums,
-        data=chunk.data,
-    )
+def _writable(buffers: Sequence["Buffer"], sizes: Sequence[int] | None) -> list[memoryview]:
+    """Return views of buffers, when they can be written and have the sizes of the blocks."""
+    found = [view_bytes(f"buffers[{place}]", each) for place, each in enumerate(buffers)]
+    for place, view in enumerate(found):
+        if view.readonly:
+            raise bad_argument(f"buffers[{place}] cannot be written")
+    if sizes is not None and [len(view) for view in found] != list(sizes):
+        raise bad_argument(
+            f"buffers have {quote([len(view) for view in found])} bytes; the blocks have "
+            f"{quote(list(sizes))}"
+        )
+    return found

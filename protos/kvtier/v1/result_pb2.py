@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kvtier/v1/result.proto\x12\tkvtier.v1\"\x80\x01\n\x0b\x43hainLookup\x12\x16\n\x0eprefix_lengths\x18\x01 \x03(\r\x12\x1b\n\x13union_prefix_length\x18\x02 \x01(\r\x12(\n\x07results\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.LookupResult\x12\x12\n\ntier_masks\x18\x04 \x03(\r\"F\n\x0cTierDeletion\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12(\n\x07results\x18\x02 \x03(\x0e\x32\x17.kvtier.v1.DeleteResult*\x94\x01\n\x0cLookupResult\x12\x1d\n\x19LOOKUP_RESULT_UNSPECIFIED\x10\x00\x12\x15\n\x11LOOKUP_RESULT_HIT\x10\x01\x12\x1d\n\x19LOOKUP_RESULT_HIT_PENDING\x10\x02\x12\x16\n\x12LOOKUP_RESULT_MISS\x10\x03\x12\x17\n\x13LOOKUP_RESULT_RETRY\x10\x04*\x98\x01\n\x0cStoreOutcome\x12\x1d\n\x19STORE_OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n\x13STORE_OUTCOME_WRITE\x10\x01\x12\x19\n\x15STORE_OUTCOME_PRESENT\x10\x02\x12\x19\n\x15STORE_OUTCOME_PENDING\x10\x03\x12\x1a\n\x16STORE_OUTCOME_MISMATCH\x10\x04*\xc7\x01\n\x0e\x43ompleteResult\x12\x1f\n\x1b\x43OMPLETE_RESULT_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43OMPLETE_RESULT_STORED\x10\x01\x12\x1a\n\x16\x43OMPLETE_RESULT_FAILED\x10\x02\x12\x1f\n\x1b\x43OMPLETE_RESULT_NOT_WRITTEN\x10\x03\x12\x1b\n\x17\x43OMPLETE_RESULT_DELETED\x10\x04\x12\x1e\n\x1a\x43OMPLETE_RESULT_NOT_LEASED\x10\x05*\x97\x01\n\x0bLeaseResult\x12\x1c\n\x18LEASE_RESULT_UNSPECIFIED\x10\x00\x12\x13\n\x0fLEASE_RESULT_OK\x10\x01\x12\x1a\n\x16LEASE_RESULT_NOT_FOUND\x10\x02\x12\x16\n\x12LEASE_RESULT_ENDED\x10\x03\x12!\n\x1dLEASE_RESULT_WRONG_GENERATION\x10\x04*}\n\x0c\x44\x65leteResult\x12\x1d\n\x19\x44\x45LETE_RESULT_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45LETE_RESULT_DELETED\x10\x01\x12\x1b\n\x17\x44\x45LETE_RESULT_NOT_FOUND\x10\x02\x12\x16\n\x12\x44\x45LETE_RESULT_BUSY\x10\x03*\xaf\x01\n\x0bWriteResult\x12\x1c\n\x18WRITE_RESULT_UNSPECIFIED\x10\x00\x12\x18\n\x14WRITE_RESULT_WRITTEN\x10\x01\x12\x17\n\x13WRITE_RESULT_STORED\x10\x02\x12\x18\n\x14WRITE_RESULT_CORRUPT\x10\x03\x12\x1b\n\x17WRITE_RESULT_INCOMPLETE\x10\x04\x12\x18\n\x14WRITE_RESULT_ABORTED\x10\x05*\x86\x02\n\nCopyResult\x12\x1b\n\x17\x43OPY_RESULT_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43OPY_RESULT_COPIED\x10\x01\x12\x17\n\x13\x43OPY_RESULT_PRESENT\x10\x02\x12\x14\n\x10\x43OPY_RESULT_MISS\x10\x03\x12\x17\n\x13\x43OPY_RESULT_NO_ROOM\x10\x04\x12\x17\n\x13\x43OPY_RESULT_CORRUPT\x10\x05\x12\x16\n\x12\x43OPY_RESULT_FAILED\x10\x06\x12\x17\n\x13\x43OPY_RESULT_DELETED\x10\x07\x12\x18\n\x14\x43OPY_RESULT_MISMATCH\x10\x08\x12\x17\n\x13\x43OPY_RESULT_PENDING\x10\t*X\n\nReadResult\x12\x1b\n\x17READ_RESULT_UNSPECIFIED\x10\x00\x12\x14\n\x10READ_RESULT_MISS\x10\x01\x12\x17\n\x13READ_RESULT_CORRUPT\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16kvtier/v1/result.proto\x12\tkvtier.v1\"\x80\x01\n\x0b\x43hainLookup\x12\x16\n\x0eprefix_lengths\x18\x01 \x03(\r\x12\x1b\n\x13union_prefix_length\x18\x02 \x01(\r\x12(\n\x07results\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.LookupResult\x12\x12\n\ntier_masks\x18\x04 \x03(\r\"F\n\x0cTierDeletion\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12(\n\x07results\x18\x02 \x03(\x0e\x32\x17.kvtier.v1.DeleteResult*\x94\x01\n\x0cLookupResult\x12\x1d\n\x19LOOKUP_RESULT_UNSPECIFIED\x10\x00\x12\x15\n\x11LOOKUP_RESULT_HIT\x10\x01\x12\x1d\n\x19LOOKUP_RESULT_HIT_PENDING\x10\x02\x12\x16\n\x12LOOKUP_RESULT_MISS\x10\x03\x12\x17\n\x13LOOKUP_RESULT_RETRY\x10\x04*\xb4\x01\n\x0cStoreOutcome\x12\x1d\n\x19STORE_OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n\x13STORE_OUTCOME_WRITE\x10\x01\x12\x19\n\x15STORE_OUTCOME_PRESENT\x10\x02\x12\x19\n\x15STORE_OUTCOME_PENDING\x10\x03\x12\x1a\n\x16STORE_OUTCOME_MISMATCH\x10\x04\x12\x1a\n\x16STORE_OUTCOME_DEFERRED\x10\x05*\xc7\x01\n\x0e\x43ompleteResult\x12\x1f\n\x1b\x43OMPLETE_RESULT_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43OMPLETE_RESULT_STORED\x10\x01\x12\x1a\n\x16\x43OMPLETE_RESULT_FAILED\x10\x02\x12\x1f\n\x1b\x43OMPLETE_RESULT_NOT_WRITTEN\x10\x03\x12\x1b\n\x17\x43OMPLETE_RESULT_DELETED\x10\x04\x12\x1e\n\x1a\x43OMPLETE_RESULT_NOT_LEASED\x10\x05*\x97\x01\n\x0bLeaseResult\x12\x1c\n\x18LEASE_RESULT_UNSPECIFIED\x10\x00\x12\x13\n\x0fLEASE_RESULT_OK\x10\x01\x12\x1a\n\x16LEASE_RESULT_NOT_FOUND\x10\x02\x12\x16\n\x12LEASE_RESULT_ENDED\x10\x03\x12!\n\x1dLEASE_RESULT_WRONG_GENERATION\x10\x04*}\n\x0c\x44\x65leteResult\x12\x1d\n\x19\x44\x45LETE_RESULT_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45LETE_RESULT_DELETED\x10\x01\x12\x1b\n\x17\x44\x45LETE_RESULT_NOT_FOUND\x10\x02\x12\x16\n\x12\x44\x45LETE_RESULT_BUSY\x10\x03*\xaf\x01\n\x0bWriteResult\x12\x1c\n\x18WRITE_RESULT_UNSPECIFIED\x10\x00\x12\x18\n\x14WRITE_RESULT_WRITTEN\x10\x01\x12\x17\n\x13WRITE_RESULT_STORED\x10\x02\x12\x18\n\x14WRITE_RESULT_CORRUPT\x10\x03\x12\x1b\n\x17WRITE_RESULT_INCOMPLETE\x10\x04\x12\x18\n\x14WRITE_RESULT_ABORTED\x10\x05*\x86\x02\n\nCopyResult\x12\x1b\n\x17\x43OPY_RESULT_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43OPY_RESULT_COPIED\x10\x01\x12\x17\n\x13\x43OPY_RESULT_PRESENT\x10\x02\x12\x14\n\x10\x43OPY_RESULT_MISS\x10\x03\x12\x17\n\x13\x43OPY_RESULT_NO_ROOM\x10\x04\x12\x17\n\x13\x43OPY_RESULT_CORRUPT\x10\x05\x12\x16\n\x12\x43OPY_RESULT_FAILED\x10\x06\x12\x17\n\x13\x43OPY_RESULT_DELETED\x10\x07\x12\x18\n\x14\x43OPY_RESULT_MISMATCH\x10\x08\x12\x17\n\x13\x43OPY_RESULT_PENDING\x10\t*X\n\nReadResult\x12\x1b\n\x17READ_RESULT_UNSPECIFIED\x10\x00\x12\x14\n\x10READ_RESULT_MISS\x10\x01\x12\x17\n\x13READ_RESULT_CORRUPT\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,19 +34,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOOKUPRESULT']._serialized_start=241
   _globals['_LOOKUPRESULT']._serialized_end=389
   _globals['_STOREOUTCOME']._serialized_start=392
-  _globals['_STOREOUTCOME']._serialized_end=544
-  _globals['_COMPLETERESULT']._serialized_start=547
-  _globals['_COMPLETERESULT']._serialized_end=746
-  _globals['_LEASERESULT']._serialized_start=749
-  _globals['_LEASERESULT']._serialized_end=900
-  _globals['_DELETERESULT']._serialized_start=902
-  _globals['_DELETERESULT']._serialized_end=1027
-  _globals['_WRITERESULT']._serialized_start=1030
-  _globals['_WRITERESULT']._serialized_end=1205
-  _globals['_COPYRESULT']._serialized_start=1208
-  _globals['_COPYRESULT']._serialized_end=1470
-  _globals['_READRESULT']._serialized_start=1472
-  _globals['_READRESULT']._serialized_end=1560
+  _globals['_STOREOUTCOME']._serialized_end=572
+  _globals['_COMPLETERESULT']._serialized_start=575
+  _globals['_COMPLETERESULT']._serialized_end=774
+  _globals['_LEASERESULT']._serialized_start=777
+  _globals['_LEASERESULT']._serialized_end=928
+  _globals['_DELETERESULT']._serialized_start=930
+  _globals['_DELETERESULT']._serialized_end=1055
+  _globals['_WRITERESULT']._serialized_start=1058
+  _globals['_WRITERESULT']._serialized_end=1233
+  _globals['_COPYRESULT']._serialized_start=1236
+  _globals['_COPYRESULT']._serialized_end=1498
+  _globals['_READRESULT']._serialized_start=1500
+  _globals['_READRESULT']._serialized_end=1588
   _globals['_CHAINLOOKUP']._serialized_start=38
   _globals['_CHAINLOOKUP']._serialized_end=166
   _globals['_TIERDELETION']._serialized_start=168

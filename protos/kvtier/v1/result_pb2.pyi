@@ -67,6 +67,10 @@ class _StoreOutcomeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """Being written under another lease."""
     STORE_OUTCOME_MISMATCH: _StoreOutcome.ValueType  # 4
     """Resident with another parent, position or tokens; it was not touched."""
+    STORE_OUTCOME_DEFERRED: _StoreOutcome.ValueType  # 5
+    """Absent and not to be written: the tier stores a block from its n-th offer on, and this one was
+    counted.
+    """
 
 class StoreOutcome(_StoreOutcome, metaclass=_StoreOutcomeEnumTypeWrapper):
     """StoreOutcome says what became of an offered block."""
@@ -81,6 +85,10 @@ STORE_OUTCOME_PENDING: StoreOutcome.ValueType  # 3
 """Being written under another lease."""
 STORE_OUTCOME_MISMATCH: StoreOutcome.ValueType  # 4
 """Resident with another parent, position or tokens; it was not touched."""
+STORE_OUTCOME_DEFERRED: StoreOutcome.ValueType  # 5
+"""Absent and not to be written: the tier stores a block from its n-th offer on, and this one was
+counted.
+"""
 Global___StoreOutcome: typing_extensions.TypeAlias = StoreOutcome
 
 class _CompleteResult:
@@ -100,7 +108,7 @@ class _CompleteResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper.
     COMPLETE_RESULT_DELETED: _CompleteResult.ValueType  # 4
     """Deleted by somebody before it was complete."""
     COMPLETE_RESULT_NOT_LEASED: _CompleteResult.ValueType  # 5
-    """Not of this lease: it was present, pending or mismatched in the offer."""
+    """Not of this lease: it was present, pending, mismatched or deferred in the offer."""
 
 class CompleteResult(_CompleteResult, metaclass=_CompleteResultEnumTypeWrapper):
     """CompleteResult says what became of a block of a completed store lease."""
@@ -116,7 +124,7 @@ COMPLETE_RESULT_NOT_WRITTEN: CompleteResult.ValueType  # 3
 COMPLETE_RESULT_DELETED: CompleteResult.ValueType  # 4
 """Deleted by somebody before it was complete."""
 COMPLETE_RESULT_NOT_LEASED: CompleteResult.ValueType  # 5
-"""Not of this lease: it was present, pending or mismatched in the offer."""
+"""Not of this lease: it was present, pending, mismatched or deferred in the offer."""
 Global___CompleteResult: typing_extensions.TypeAlias = CompleteResult
 
 class _LeaseResult:

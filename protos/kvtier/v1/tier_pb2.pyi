@@ -77,7 +77,7 @@ class Node(google.protobuf.message.Message):
     followers: builtins.int
     """Followers connected now."""
     leases: builtins.int
-    """Open leases."""
+    """Open leases, pins too."""
     @property
     def start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When the process started."""
@@ -123,6 +123,8 @@ class Limits(google.protobuf.message.Message):
     NAMESPACES_FIELD_NUMBER: builtins.int
     LEASED_BYTES_PER_OWNER_FIELD_NUMBER: builtins.int
     OFFERED_BLOCKS_FIELD_NUMBER: builtins.int
+    PIN_TTL_FIELD_NUMBER: builtins.int
+    PINNED_BYTES_PER_OWNER_FIELD_NUMBER: builtins.int
     message_bytes: builtins.int
     """Bytes of one request message."""
     hashes: builtins.int
@@ -130,18 +132,24 @@ class Limits(google.protobuf.message.Message):
     block_bytes: builtins.int
     """Bytes of one block."""
     leases_per_owner: builtins.int
-    """Open leases of one owner."""
+    """Open leases of one owner, and beside them as many pins."""
     followers: builtins.int
     """Followers at one time."""
     namespaces: builtins.int
     """Registered namespaces."""
     leased_bytes_per_owner: builtins.int
-    """Bytes of blocks under one owner's open leases."""
+    """Bytes of blocks under one owner's open leases other than pins."""
     offered_blocks: builtins.int
     """Blocks of one offer, over all its runs."""
+    pinned_bytes_per_owner: builtins.int
+    """Bytes of blocks under one owner's pins, beside its leases."""
     @property
     def lease_ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Longest time to live of a lease."""
+
+    @property
+    def pin_ttl(self) -> google.protobuf.duration_pb2.Duration:
+        """Longest time to live of a pin."""
 
     def __init__(
         self,
@@ -155,9 +163,11 @@ class Limits(google.protobuf.message.Message):
         namespaces: builtins.int = ...,
         leased_bytes_per_owner: builtins.int = ...,
         offered_blocks: builtins.int = ...,
+        pin_ttl: google.protobuf.duration_pb2.Duration | None = ...,
+        pinned_bytes_per_owner: builtins.int = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["lease_ttl", b"lease_ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["block_bytes", b"block_bytes", "followers", b"followers", "hashes", b"hashes", "lease_ttl", b"lease_ttl", "leased_bytes_per_owner", b"leased_bytes_per_owner", "leases_per_owner", b"leases_per_owner", "message_bytes", b"message_bytes", "namespaces", b"namespaces", "offered_blocks", b"offered_blocks"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["lease_ttl", b"lease_ttl", "pin_ttl", b"pin_ttl"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["block_bytes", b"block_bytes", "followers", b"followers", "hashes", b"hashes", "lease_ttl", b"lease_ttl", "leased_bytes_per_owner", b"leased_bytes_per_owner", "leases_per_owner", b"leases_per_owner", "message_bytes", b"message_bytes", "namespaces", b"namespaces", "offered_blocks", b"offered_blocks", "pin_ttl", b"pin_ttl", "pinned_bytes_per_owner", b"pinned_bytes_per_owner"]) -> None: ...
 
 Global___Limits: typing_extensions.TypeAlias = Limits
 
@@ -185,6 +195,7 @@ class Tier(google.protobuf.message.Message):
     OLDEST_LEASE_FIELD_NUMBER: builtins.int
     ON_EVICT_FIELD_NUMBER: builtins.int
     WRITE_THROUGH_FIELD_NUMBER: builtins.int
+    STORE_THRESHOLD_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The tier's name on its node."""
     medium: kvtier.v1.block_pb2.Medium.ValueType
@@ -208,7 +219,7 @@ class Tier(google.protobuf.message.Message):
     pending_blocks: builtins.int
     """Slots that are being written."""
     leased_blocks: builtins.int
-    """Readable blocks under at least one load lease."""
+    """Readable blocks under at least one load lease or pin."""
     draining_blocks: builtins.int
     """Slots of blocks that are gone but still leased, or still being copied."""
     pinned_blocks: builtins.int
@@ -217,13 +228,17 @@ class Tier(google.protobuf.message.Message):
     """Slots that are not used again yet, because the writer whose lease ended may still write there."""
     on_evict: builtins.str
     """The tier that evicted blocks go to; empty when they are dropped."""
+    store_threshold: builtins.int
+    """From which offer on a block is stored; 1 stores every block at once."""
     @property
     def counters(self) -> Global___TierCounters:
         """What happened since the start."""
 
     @property
     def oldest_lease(self) -> Global___TierLease:
-        """The oldest open lease that holds blocks of this tier; unset when there is none."""
+        """The oldest open lease, other than a pin, that was taken on blocks of this tier; unset when there
+        is none.
+        """
 
     @property
     def write_through(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -250,9 +265,10 @@ class Tier(google.protobuf.message.Message):
         oldest_lease: Global___TierLease | None = ...,
         on_evict: builtins.str = ...,
         write_through: collections.abc.Iterable[builtins.str] | None = ...,
+        store_threshold: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["counters", b"counters", "oldest_lease", b"oldest_lease"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capacity_blocks", b"capacity_blocks", "capacity_bytes", b"capacity_bytes", "counters", b"counters", "device", b"device", "draining_blocks", b"draining_blocks", "leased_blocks", b"leased_blocks", "medium", b"medium", "name", b"name", "oldest_lease", b"oldest_lease", "on_evict", b"on_evict", "pending_blocks", b"pending_blocks", "pinned_blocks", b"pinned_blocks", "policy", b"policy", "quarantined_blocks", b"quarantined_blocks", "ready_blocks", b"ready_blocks", "slot_bytes", b"slot_bytes", "state", b"state", "write_through", b"write_through"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capacity_blocks", b"capacity_blocks", "capacity_bytes", b"capacity_bytes", "counters", b"counters", "device", b"device", "draining_blocks", b"draining_blocks", "leased_blocks", b"leased_blocks", "medium", b"medium", "name", b"name", "oldest_lease", b"oldest_lease", "on_evict", b"on_evict", "pending_blocks", b"pending_blocks", "pinned_blocks", b"pinned_blocks", "policy", b"policy", "quarantined_blocks", b"quarantined_blocks", "ready_blocks", b"ready_blocks", "slot_bytes", b"slot_bytes", "state", b"state", "store_threshold", b"store_threshold", "write_through", b"write_through"]) -> None: ...
 
 Global___Tier: typing_extensions.TypeAlias = Tier
 
@@ -275,6 +291,7 @@ class TierCounters(google.protobuf.message.Message):
     DROPPED_FIELD_NUMBER: builtins.int
     WRITTEN_THROUGH_FIELD_NUMBER: builtins.int
     COPIES_FAILED_FIELD_NUMBER: builtins.int
+    DEFERRED_FIELD_NUMBER: builtins.int
     stored: builtins.int
     """Blocks that became readable."""
     removed: builtins.int
@@ -303,6 +320,8 @@ class TierCounters(google.protobuf.message.Message):
     """Of the stored blocks, copies that a faster tier wrote through."""
     copies_failed: builtins.int
     """Copies to this tier that were given up: for want of room, or because reading or writing failed."""
+    deferred: builtins.int
+    """Absent blocks in offers that were not to be written yet, because of the store threshold."""
     def __init__(
         self,
         *,
@@ -319,8 +338,9 @@ class TierCounters(google.protobuf.message.Message):
         dropped: builtins.int = ...,
         written_through: builtins.int = ...,
         copies_failed: builtins.int = ...,
+        deferred: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "copies_failed", b"copies_failed", "corrupt", b"corrupt", "demoted", b"demoted", "dropped", b"dropped", "evicted", b"evicted", "loaded", b"loaded", "mismatched", b"mismatched", "promoted", b"promoted", "refused", b"refused", "removed", b"removed", "stored", b"stored", "written_through", b"written_through"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "copies_failed", b"copies_failed", "corrupt", b"corrupt", "deferred", b"deferred", "demoted", b"demoted", "dropped", b"dropped", "evicted", b"evicted", "loaded", b"loaded", "mismatched", b"mismatched", "promoted", b"promoted", "refused", b"refused", "removed", b"removed", "stored", b"stored", "written_through", b"written_through"]) -> None: ...
 
 Global___TierCounters: typing_extensions.TypeAlias = TierCounters
 

@@ -532,7 +532,9 @@ class RenewLeasesRequest(google.protobuf.message.Message):
 
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """The new time to live, from now. Unset means 30 s."""
+        """The new time to live, from now. Unset means that of a new lease, or of a new pin. Unless every
+        lease is a pin it is at most Limits.lease_ttl.
+        """
 
     def __init__(
         self,
@@ -672,105 +674,3 @@ class TouchBlocksResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["tier_masks", b"tier_masks", "tiers", b"tiers"]) -> None: ...
 
 Global___TouchBlocksResponse: typing_extensions.TypeAlias = TouchBlocksResponse
-
-@typing.final
-class DeleteBlocksRequest(google.protobuf.message.Message):
-    """DeleteBlocksRequest names blocks to remove."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    NAMESPACE_FIELD_NUMBER: builtins.int
-    BLOCKS_FIELD_NUMBER: builtins.int
-    TIERS_FIELD_NUMBER: builtins.int
-    FORCE_FIELD_NUMBER: builtins.int
-    namespace: builtins.bytes
-    """The namespace's fingerprint, 32 bytes."""
-    force: builtins.bool
-    """Remove leased blocks too."""
-    @property
-    def blocks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.block_pb2.BlockSet]:
-        """The blocks, numbered by their place over all sets."""
-
-    @property
-    def tiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Tiers to remove them from. Empty means all."""
-
-    def __init__(
-        self,
-        *,
-        namespace: builtins.bytes = ...,
-        blocks: collections.abc.Iterable[kvtier.v1.block_pb2.BlockSet] | None = ...,
-        tiers: collections.abc.Iterable[builtins.str] | None = ...,
-        force: builtins.bool = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["blocks", b"blocks", "force", b"force", "namespace", b"namespace", "tiers", b"tiers"]) -> None: ...
-
-Global___DeleteBlocksRequest: typing_extensions.TypeAlias = DeleteBlocksRequest
-
-@typing.final
-class DeleteBlocksResponse(google.protobuf.message.Message):
-    """DeleteBlocksResponse answers for each tier."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    TIERS_FIELD_NUMBER: builtins.int
-    @property
-    def tiers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.result_pb2.TierDeletion]:
-        """One answer a tier, in the node's order."""
-
-    def __init__(
-        self,
-        *,
-        tiers: collections.abc.Iterable[kvtier.v1.result_pb2.TierDeletion] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["tiers", b"tiers"]) -> None: ...
-
-Global___DeleteBlocksResponse: typing_extensions.TypeAlias = DeleteBlocksResponse
-
-@typing.final
-class ClearTierRequest(google.protobuf.message.Message):
-    """ClearTierRequest names what to clear."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    TIER_FIELD_NUMBER: builtins.int
-    NAMESPACE_FIELD_NUMBER: builtins.int
-    FORCE_FIELD_NUMBER: builtins.int
-    tier: builtins.str
-    """The tier's name."""
-    namespace: builtins.bytes
-    """The only namespace to clear, by fingerprint. Empty means all."""
-    force: builtins.bool
-    """Clear leased blocks too."""
-    def __init__(
-        self,
-        *,
-        tier: builtins.str = ...,
-        namespace: builtins.bytes = ...,
-        force: builtins.bool = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["force", b"force", "namespace", b"namespace", "tier", b"tier"]) -> None: ...
-
-Global___ClearTierRequest: typing_extensions.TypeAlias = ClearTierRequest
-
-@typing.final
-class ClearTierResponse(google.protobuf.message.Message):
-    """ClearTierResponse tells what went."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    REMOVED_BLOCKS_FIELD_NUMBER: builtins.int
-    ENDED_LEASES_FIELD_NUMBER: builtins.int
-    removed_blocks: builtins.int
-    """Readable blocks that were removed."""
-    ended_leases: builtins.int
-    """Store leases that were ended."""
-    def __init__(
-        self,
-        *,
-        removed_blocks: builtins.int = ...,
-        ended_leases: builtins.int = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["ended_leases", b"ended_leases", "removed_blocks", b"removed_blocks"]) -> None: ...
-
-Global___ClearTierResponse: typing_extensions.TypeAlias = ClearTierResponse

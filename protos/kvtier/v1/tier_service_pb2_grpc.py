@@ -5,6 +5,8 @@ import warnings
 
 from kvtier.v1 import copying_pb2 as kvtier_dot_v1_dot_copying__pb2
 from kvtier.v1 import listing_pb2 as kvtier_dot_v1_dot_listing__pb2
+from kvtier.v1 import pinning_pb2 as kvtier_dot_v1_dot_pinning__pb2
+from kvtier.v1 import removal_pb2 as kvtier_dot_v1_dot_removal__pb2
 from kvtier.v1 import tier_service_pb2 as kvtier_dot_v1_dot_tier__service__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
@@ -60,6 +62,11 @@ class TierServiceStub(object):
                 request_serializer=kvtier_dot_v1_dot_tier__service__pb2.ListNamespacesRequest.SerializeToString,
                 response_deserializer=kvtier_dot_v1_dot_tier__service__pb2.ListNamespacesResponse.FromString,
                 _registered_method=True)
+        self.DeleteNamespace = channel.unary_unary(
+                '/kvtier.v1.TierService/DeleteNamespace',
+                request_serializer=kvtier_dot_v1_dot_removal__pb2.DeleteNamespaceRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_removal__pb2.DeleteNamespaceResponse.FromString,
+                _registered_method=True)
         self.LookupBlocks = channel.unary_unary(
                 '/kvtier.v1.TierService/LookupBlocks',
                 request_serializer=kvtier_dot_v1_dot_tier__service__pb2.LookupBlocksRequest.SerializeToString,
@@ -105,15 +112,25 @@ class TierServiceStub(object):
                 request_serializer=kvtier_dot_v1_dot_copying__pb2.CopyBlocksRequest.SerializeToString,
                 response_deserializer=kvtier_dot_v1_dot_copying__pb2.CopyBlocksResponse.FromString,
                 _registered_method=True)
+        self.PinBlocks = channel.unary_unary(
+                '/kvtier.v1.TierService/PinBlocks',
+                request_serializer=kvtier_dot_v1_dot_pinning__pb2.PinBlocksRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_pinning__pb2.PinBlocksResponse.FromString,
+                _registered_method=True)
+        self.UnpinBlocks = channel.unary_unary(
+                '/kvtier.v1.TierService/UnpinBlocks',
+                request_serializer=kvtier_dot_v1_dot_pinning__pb2.UnpinBlocksRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_pinning__pb2.UnpinBlocksResponse.FromString,
+                _registered_method=True)
         self.DeleteBlocks = channel.unary_unary(
                 '/kvtier.v1.TierService/DeleteBlocks',
-                request_serializer=kvtier_dot_v1_dot_tier__service__pb2.DeleteBlocksRequest.SerializeToString,
-                response_deserializer=kvtier_dot_v1_dot_tier__service__pb2.DeleteBlocksResponse.FromString,
+                request_serializer=kvtier_dot_v1_dot_removal__pb2.DeleteBlocksRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_removal__pb2.DeleteBlocksResponse.FromString,
                 _registered_method=True)
         self.ClearTier = channel.unary_unary(
                 '/kvtier.v1.TierService/ClearTier',
-                request_serializer=kvtier_dot_v1_dot_tier__service__pb2.ClearTierRequest.SerializeToString,
-                response_deserializer=kvtier_dot_v1_dot_tier__service__pb2.ClearTierResponse.FromString,
+                request_serializer=kvtier_dot_v1_dot_removal__pb2.ClearTierRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_removal__pb2.ClearTierResponse.FromString,
                 _registered_method=True)
         self.ListBlocks = channel.unary_unary(
                 '/kvtier.v1.TierService/ListBlocks',
@@ -164,6 +181,19 @@ class TierServiceServicer(object):
     def ListNamespaces(self, request, context):
         """ListNamespaces describes the registered namespaces, by name.
         Errors: none of its own.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteNamespace(self, request, context):
+        """DeleteNamespace removes a namespace's blocks from every tier, ends the store leases on it, and
+        forgets it, so that its name and its place among Limits.namespaces are free. The slots of a tier
+        stay as they are. With force, what is leased or pinned is freed with its last lease.
+        Errors:
+        - NOT_FOUND: unknown namespace; also one that was deleted before.
+        - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
+        - UNAVAILABLE: the node has drained; nothing changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -237,7 +267,7 @@ class TierServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RenewLeases(self, request, context):
-        """RenewLeases gives open leases a new time to live.
+        """RenewLeases gives open leases a new time to live. A pin has that of pins, as Limits says.
         Errors: none of its own; every lease has its own result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -245,8 +275,8 @@ class TierServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseLeases(self, request, context):
-        """ReleaseLeases ends leases, or all leases of one owner. What a store lease had not completed is
-        given back. Repeating a release gives the first outcome.
+        """ReleaseLeases ends leases, or all leases of one owner, pins too. What a store lease had not
+        completed is given back. Repeating a release gives the first outcome.
         Errors: none of its own; every lease has its own result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -281,9 +311,35 @@ class TierServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PinBlocks(self, request, context):
+        """PinBlocks keeps readable blocks for long, under a lease whose id the caller chose: until the pin
+        expires or is taken back. Blocks that are not readable are told and not pinned. It changes no
+        recency, and a drain does not wait for it. Repeating the call with the same lease id gives the
+        same answer.
+        Errors:
+        - NOT_FOUND: unknown namespace or tier.
+        - FAILED_PRECONDITION: the lease id was used for another request.
+        - ABORTED: the lease id belongs to a lease that has expired.
+        - RESOURCE_EXHAUSTED: a limit of the owner's pins.
+        - UNAVAILABLE: the node is draining.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnpinBlocks(self, request, context):
+        """UnpinBlocks ends pins, or all pins of one owner, and no other leases. Repeating it gives the first
+        outcome.
+        Errors: none of its own; every pin has its own result.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteBlocks(self, request, context):
-        """DeleteBlocks removes blocks and continues past absent ones. A leased block is BUSY, or with force
-        gone at once for lookups, listings and new leases, while its slot is freed with its last lease.
+        """DeleteBlocks removes blocks and continues past absent ones. A leased or pinned block is BUSY, or
+        with force gone at once for lookups, listings and new leases, while its slot is freed with its
+        last lease.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
         - UNAVAILABLE: the node has drained; nothing changed.
@@ -297,7 +353,7 @@ class TierServiceServicer(object):
         that scope.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: blocks are under load leases and force is not set; nothing changed.
+        - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
         - UNAVAILABLE: the node has drained; nothing changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -348,6 +404,11 @@ def add_TierServiceServicer_to_server(servicer, server):
                     request_deserializer=kvtier_dot_v1_dot_tier__service__pb2.ListNamespacesRequest.FromString,
                     response_serializer=kvtier_dot_v1_dot_tier__service__pb2.ListNamespacesResponse.SerializeToString,
             ),
+            'DeleteNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteNamespace,
+                    request_deserializer=kvtier_dot_v1_dot_removal__pb2.DeleteNamespaceRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_removal__pb2.DeleteNamespaceResponse.SerializeToString,
+            ),
             'LookupBlocks': grpc.unary_unary_rpc_method_handler(
                     servicer.LookupBlocks,
                     request_deserializer=kvtier_dot_v1_dot_tier__service__pb2.LookupBlocksRequest.FromString,
@@ -393,15 +454,25 @@ def add_TierServiceServicer_to_server(servicer, server):
                     request_deserializer=kvtier_dot_v1_dot_copying__pb2.CopyBlocksRequest.FromString,
                     response_serializer=kvtier_dot_v1_dot_copying__pb2.CopyBlocksResponse.SerializeToString,
             ),
+            'PinBlocks': grpc.unary_unary_rpc_method_handler(
+                    servicer.PinBlocks,
+                    request_deserializer=kvtier_dot_v1_dot_pinning__pb2.PinBlocksRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_pinning__pb2.PinBlocksResponse.SerializeToString,
+            ),
+            'UnpinBlocks': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnpinBlocks,
+                    request_deserializer=kvtier_dot_v1_dot_pinning__pb2.UnpinBlocksRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_pinning__pb2.UnpinBlocksResponse.SerializeToString,
+            ),
             'DeleteBlocks': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteBlocks,
-                    request_deserializer=kvtier_dot_v1_dot_tier__service__pb2.DeleteBlocksRequest.FromString,
-                    response_serializer=kvtier_dot_v1_dot_tier__service__pb2.DeleteBlocksResponse.SerializeToString,
+                    request_deserializer=kvtier_dot_v1_dot_removal__pb2.DeleteBlocksRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_removal__pb2.DeleteBlocksResponse.SerializeToString,
             ),
             'ClearTier': grpc.unary_unary_rpc_method_handler(
                     servicer.ClearTier,
-                    request_deserializer=kvtier_dot_v1_dot_tier__service__pb2.ClearTierRequest.FromString,
-                    response_serializer=kvtier_dot_v1_dot_tier__service__pb2.ClearTierResponse.SerializeToString,
+                    request_deserializer=kvtier_dot_v1_dot_removal__pb2.ClearTierRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_removal__pb2.ClearTierResponse.SerializeToString,
             ),
             'ListBlocks': grpc.unary_unary_rpc_method_handler(
                     servicer.ListBlocks,
@@ -526,6 +597,33 @@ class TierService(object):
             '/kvtier.v1.TierService/ListNamespaces',
             kvtier_dot_v1_dot_tier__service__pb2.ListNamespacesRequest.SerializeToString,
             kvtier_dot_v1_dot_tier__service__pb2.ListNamespacesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvtier.v1.TierService/DeleteNamespace',
+            kvtier_dot_v1_dot_removal__pb2.DeleteNamespaceRequest.SerializeToString,
+            kvtier_dot_v1_dot_removal__pb2.DeleteNamespaceResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -780,6 +878,60 @@ class TierService(object):
             _registered_method=True)
 
     @staticmethod
+    def PinBlocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvtier.v1.TierService/PinBlocks',
+            kvtier_dot_v1_dot_pinning__pb2.PinBlocksRequest.SerializeToString,
+            kvtier_dot_v1_dot_pinning__pb2.PinBlocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnpinBlocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvtier.v1.TierService/UnpinBlocks',
+            kvtier_dot_v1_dot_pinning__pb2.UnpinBlocksRequest.SerializeToString,
+            kvtier_dot_v1_dot_pinning__pb2.UnpinBlocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DeleteBlocks(request,
             target,
             options=(),
@@ -794,8 +946,8 @@ class TierService(object):
             request,
             target,
             '/kvtier.v1.TierService/DeleteBlocks',
-            kvtier_dot_v1_dot_tier__service__pb2.DeleteBlocksRequest.SerializeToString,
-            kvtier_dot_v1_dot_tier__service__pb2.DeleteBlocksResponse.FromString,
+            kvtier_dot_v1_dot_removal__pb2.DeleteBlocksRequest.SerializeToString,
+            kvtier_dot_v1_dot_removal__pb2.DeleteBlocksResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -821,8 +973,8 @@ class TierService(object):
             request,
             target,
             '/kvtier.v1.TierService/ClearTier',
-            kvtier_dot_v1_dot_tier__service__pb2.ClearTierRequest.SerializeToString,
-            kvtier_dot_v1_dot_tier__service__pb2.ClearTierResponse.FromString,
+            kvtier_dot_v1_dot_removal__pb2.ClearTierRequest.SerializeToString,
+            kvtier_dot_v1_dot_removal__pb2.ClearTierResponse.FromString,
             options,
             channel_credentials,
             insecure,

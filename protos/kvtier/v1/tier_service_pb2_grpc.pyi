@@ -9,6 +9,8 @@ import grpc
 import grpc.aio
 import kvtier.v1.copying_pb2
 import kvtier.v1.listing_pb2
+import kvtier.v1.pinning_pb2
+import kvtier.v1.removal_pb2
 import kvtier.v1.tier_service_pb2
 import sys
 import typing
@@ -88,6 +90,22 @@ _TierServiceListNamespacesType = typing_extensions.TypeVar(
     default=grpc.UnaryUnaryMultiCallable[
         kvtier.v1.tier_service_pb2.ListNamespacesRequest,
         kvtier.v1.tier_service_pb2.ListNamespacesResponse,
+    ],
+)
+
+_TierServiceDeleteNamespaceType = typing_extensions.TypeVar(
+    '_TierServiceDeleteNamespaceType',
+    grpc.UnaryUnaryMultiCallable[
+        kvtier.v1.removal_pb2.DeleteNamespaceRequest,
+        kvtier.v1.removal_pb2.DeleteNamespaceResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        kvtier.v1.removal_pb2.DeleteNamespaceRequest,
+        kvtier.v1.removal_pb2.DeleteNamespaceResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        kvtier.v1.removal_pb2.DeleteNamespaceRequest,
+        kvtier.v1.removal_pb2.DeleteNamespaceResponse,
     ],
 )
 
@@ -235,35 +253,67 @@ _TierServiceCopyBlocksType = typing_extensions.TypeVar(
     ],
 )
 
+_TierServicePinBlocksType = typing_extensions.TypeVar(
+    '_TierServicePinBlocksType',
+    grpc.UnaryUnaryMultiCallable[
+        kvtier.v1.pinning_pb2.PinBlocksRequest,
+        kvtier.v1.pinning_pb2.PinBlocksResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        kvtier.v1.pinning_pb2.PinBlocksRequest,
+        kvtier.v1.pinning_pb2.PinBlocksResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        kvtier.v1.pinning_pb2.PinBlocksRequest,
+        kvtier.v1.pinning_pb2.PinBlocksResponse,
+    ],
+)
+
+_TierServiceUnpinBlocksType = typing_extensions.TypeVar(
+    '_TierServiceUnpinBlocksType',
+    grpc.UnaryUnaryMultiCallable[
+        kvtier.v1.pinning_pb2.UnpinBlocksRequest,
+        kvtier.v1.pinning_pb2.UnpinBlocksResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        kvtier.v1.pinning_pb2.UnpinBlocksRequest,
+        kvtier.v1.pinning_pb2.UnpinBlocksResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        kvtier.v1.pinning_pb2.UnpinBlocksRequest,
+        kvtier.v1.pinning_pb2.UnpinBlocksResponse,
+    ],
+)
+
 _TierServiceDeleteBlocksType = typing_extensions.TypeVar(
     '_TierServiceDeleteBlocksType',
     grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
-        kvtier.v1.tier_service_pb2.DeleteBlocksResponse,
+        kvtier.v1.removal_pb2.DeleteBlocksRequest,
+        kvtier.v1.removal_pb2.DeleteBlocksResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
-        kvtier.v1.tier_service_pb2.DeleteBlocksResponse,
+        kvtier.v1.removal_pb2.DeleteBlocksRequest,
+        kvtier.v1.removal_pb2.DeleteBlocksResponse,
     ],
     default=grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
-        kvtier.v1.tier_service_pb2.DeleteBlocksResponse,
+        kvtier.v1.removal_pb2.DeleteBlocksRequest,
+        kvtier.v1.removal_pb2.DeleteBlocksResponse,
     ],
 )
 
 _TierServiceClearTierType = typing_extensions.TypeVar(
     '_TierServiceClearTierType',
     grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.ClearTierRequest,
-        kvtier.v1.tier_service_pb2.ClearTierResponse,
+        kvtier.v1.removal_pb2.ClearTierRequest,
+        kvtier.v1.removal_pb2.ClearTierResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.ClearTierRequest,
-        kvtier.v1.tier_service_pb2.ClearTierResponse,
+        kvtier.v1.removal_pb2.ClearTierRequest,
+        kvtier.v1.removal_pb2.ClearTierResponse,
     ],
     default=grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.ClearTierRequest,
-        kvtier.v1.tier_service_pb2.ClearTierResponse,
+        kvtier.v1.removal_pb2.ClearTierRequest,
+        kvtier.v1.removal_pb2.ClearTierResponse,
     ],
 )
 
@@ -299,7 +349,7 @@ _TierServiceDescribeBlockType = typing_extensions.TypeVar(
     ],
 )
 
-class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTiersType, _TierServiceRegisterNamespaceType, _TierServiceListNamespacesType, _TierServiceLookupBlocksType, _TierServicePrepareStoreType, _TierServiceCompleteStoreType, _TierServicePrepareLoadType, _TierServiceCompleteLoadType, _TierServiceRenewLeasesType, _TierServiceReleaseLeasesType, _TierServiceTouchBlocksType, _TierServiceCopyBlocksType, _TierServiceDeleteBlocksType, _TierServiceClearTierType, _TierServiceListBlocksType, _TierServiceDescribeBlockType]):
+class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTiersType, _TierServiceRegisterNamespaceType, _TierServiceListNamespacesType, _TierServiceDeleteNamespaceType, _TierServiceLookupBlocksType, _TierServicePrepareStoreType, _TierServiceCompleteStoreType, _TierServicePrepareLoadType, _TierServiceCompleteLoadType, _TierServiceRenewLeasesType, _TierServiceReleaseLeasesType, _TierServiceTouchBlocksType, _TierServiceCopyBlocksType, _TierServicePinBlocksType, _TierServiceUnpinBlocksType, _TierServiceDeleteBlocksType, _TierServiceClearTierType, _TierServiceListBlocksType, _TierServiceDescribeBlockType]):
     """TierService is called by schedulers and engines. Every list of hashes holds at least one hash
     and at most Limits.hashes; a duplicate within one request is handled once and answered for both
     places. Every call may answer INVALID_ARGUMENT for malformed or oversized input, with what was
@@ -323,6 +373,10 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
         grpc.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.ListNamespacesRequest,
             kvtier.v1.tier_service_pb2.ListNamespacesResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            kvtier.v1.removal_pb2.DeleteNamespaceRequest,
+            kvtier.v1.removal_pb2.DeleteNamespaceResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.LookupBlocksRequest,
@@ -361,12 +415,20 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
             kvtier.v1.copying_pb2.CopyBlocksResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
-            kvtier.v1.tier_service_pb2.DeleteBlocksResponse,
+            kvtier.v1.pinning_pb2.PinBlocksRequest,
+            kvtier.v1.pinning_pb2.PinBlocksResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.ClearTierRequest,
-            kvtier.v1.tier_service_pb2.ClearTierResponse,
+            kvtier.v1.pinning_pb2.UnpinBlocksRequest,
+            kvtier.v1.pinning_pb2.UnpinBlocksResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            kvtier.v1.removal_pb2.DeleteBlocksRequest,
+            kvtier.v1.removal_pb2.DeleteBlocksResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            kvtier.v1.removal_pb2.ClearTierRequest,
+            kvtier.v1.removal_pb2.ClearTierResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             kvtier.v1.listing_pb2.ListBlocksRequest,
@@ -395,6 +457,10 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
         grpc.aio.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.ListNamespacesRequest,
             kvtier.v1.tier_service_pb2.ListNamespacesResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            kvtier.v1.removal_pb2.DeleteNamespaceRequest,
+            kvtier.v1.removal_pb2.DeleteNamespaceResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.LookupBlocksRequest,
@@ -433,12 +499,20 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
             kvtier.v1.copying_pb2.CopyBlocksResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
-            kvtier.v1.tier_service_pb2.DeleteBlocksResponse,
+            kvtier.v1.pinning_pb2.PinBlocksRequest,
+            kvtier.v1.pinning_pb2.PinBlocksResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.ClearTierRequest,
-            kvtier.v1.tier_service_pb2.ClearTierResponse,
+            kvtier.v1.pinning_pb2.UnpinBlocksRequest,
+            kvtier.v1.pinning_pb2.UnpinBlocksResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            kvtier.v1.removal_pb2.DeleteBlocksRequest,
+            kvtier.v1.removal_pb2.DeleteBlocksResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            kvtier.v1.removal_pb2.ClearTierRequest,
+            kvtier.v1.removal_pb2.ClearTierResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             kvtier.v1.listing_pb2.ListBlocksRequest,
@@ -471,6 +545,16 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     ListNamespaces: _TierServiceListNamespacesType
     """ListNamespaces describes the registered namespaces, by name.
     Errors: none of its own.
+    """
+
+    DeleteNamespace: _TierServiceDeleteNamespaceType
+    """DeleteNamespace removes a namespace's blocks from every tier, ends the store leases on it, and
+    forgets it, so that its name and its place among Limits.namespaces are free. The slots of a tier
+    stay as they are. With force, what is leased or pinned is freed with its last lease.
+    Errors:
+    - NOT_FOUND: unknown namespace; also one that was deleted before.
+    - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
+    - UNAVAILABLE: the node has drained; nothing changed.
     """
 
     LookupBlocks: _TierServiceLookupBlocksType
@@ -526,13 +610,13 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     """
 
     RenewLeases: _TierServiceRenewLeasesType
-    """RenewLeases gives open leases a new time to live.
+    """RenewLeases gives open leases a new time to live. A pin has that of pins, as Limits says.
     Errors: none of its own; every lease has its own result.
     """
 
     ReleaseLeases: _TierServiceReleaseLeasesType
-    """ReleaseLeases ends leases, or all leases of one owner. What a store lease had not completed is
-    given back. Repeating a release gives the first outcome.
+    """ReleaseLeases ends leases, or all leases of one owner, pins too. What a store lease had not
+    completed is given back. Repeating a release gives the first outcome.
     Errors: none of its own; every lease has its own result.
     """
 
@@ -558,9 +642,29 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
       moment ago and is left alone.
     """
 
+    PinBlocks: _TierServicePinBlocksType
+    """PinBlocks keeps readable blocks for long, under a lease whose id the caller chose: until the pin
+    expires or is taken back. Blocks that are not readable are told and not pinned. It changes no
+    recency, and a drain does not wait for it. Repeating the call with the same lease id gives the
+    same answer.
+    Errors:
+    - NOT_FOUND: unknown namespace or tier.
+    - FAILED_PRECONDITION: the lease id was used for another request.
+    - ABORTED: the lease id belongs to a lease that has expired.
+    - RESOURCE_EXHAUSTED: a limit of the owner's pins.
+    - UNAVAILABLE: the node is draining.
+    """
+
+    UnpinBlocks: _TierServiceUnpinBlocksType
+    """UnpinBlocks ends pins, or all pins of one owner, and no other leases. Repeating it gives the first
+    outcome.
+    Errors: none of its own; every pin has its own result.
+    """
+
     DeleteBlocks: _TierServiceDeleteBlocksType
-    """DeleteBlocks removes blocks and continues past absent ones. A leased block is BUSY, or with force
-    gone at once for lookups, listings and new leases, while its slot is freed with its last lease.
+    """DeleteBlocks removes blocks and continues past absent ones. A leased or pinned block is BUSY, or
+    with force gone at once for lookups, listings and new leases, while its slot is freed with its
+    last lease.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
     - UNAVAILABLE: the node has drained; nothing changed.
@@ -571,7 +675,7 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     that scope.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
-    - FAILED_PRECONDITION: blocks are under load leases and force is not set; nothing changed.
+    - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
     - UNAVAILABLE: the node has drained; nothing changed.
     """
 
@@ -606,6 +710,10 @@ TierServiceAsyncStub: typing_extensions.TypeAlias = TierServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         kvtier.v1.tier_service_pb2.ListNamespacesRequest,
         kvtier.v1.tier_service_pb2.ListNamespacesResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        kvtier.v1.removal_pb2.DeleteNamespaceRequest,
+        kvtier.v1.removal_pb2.DeleteNamespaceResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         kvtier.v1.tier_service_pb2.LookupBlocksRequest,
@@ -644,12 +752,20 @@ TierServiceAsyncStub: typing_extensions.TypeAlias = TierServiceStub[
         kvtier.v1.copying_pb2.CopyBlocksResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
-        kvtier.v1.tier_service_pb2.DeleteBlocksResponse,
+        kvtier.v1.pinning_pb2.PinBlocksRequest,
+        kvtier.v1.pinning_pb2.PinBlocksResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.ClearTierRequest,
-        kvtier.v1.tier_service_pb2.ClearTierResponse,
+        kvtier.v1.pinning_pb2.UnpinBlocksRequest,
+        kvtier.v1.pinning_pb2.UnpinBlocksResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        kvtier.v1.removal_pb2.DeleteBlocksRequest,
+        kvtier.v1.removal_pb2.DeleteBlocksResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        kvtier.v1.removal_pb2.ClearTierRequest,
+        kvtier.v1.removal_pb2.ClearTierResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         kvtier.v1.listing_pb2.ListBlocksRequest,
@@ -709,6 +825,21 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[kvtier.v1.tier_service_pb2.ListNamespacesResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.ListNamespacesResponse]]:
         """ListNamespaces describes the registered namespaces, by name.
         Errors: none of its own.
+        """
+
+    @abc.abstractmethod
+    def DeleteNamespace(
+        self,
+        request: kvtier.v1.removal_pb2.DeleteNamespaceRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[kvtier.v1.removal_pb2.DeleteNamespaceResponse, collections.abc.Awaitable[kvtier.v1.removal_pb2.DeleteNamespaceResponse]]:
+        """DeleteNamespace removes a namespace's blocks from every tier, ends the store leases on it, and
+        forgets it, so that its name and its place among Limits.namespaces are free. The slots of a tier
+        stay as they are. With force, what is leased or pinned is freed with its last lease.
+        Errors:
+        - NOT_FOUND: unknown namespace; also one that was deleted before.
+        - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
+        - UNAVAILABLE: the node has drained; nothing changed.
         """
 
     @abc.abstractmethod
@@ -794,7 +925,7 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         request: kvtier.v1.tier_service_pb2.RenewLeasesRequest,
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.tier_service_pb2.RenewLeasesResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.RenewLeasesResponse]]:
-        """RenewLeases gives open leases a new time to live.
+        """RenewLeases gives open leases a new time to live. A pin has that of pins, as Limits says.
         Errors: none of its own; every lease has its own result.
         """
 
@@ -804,8 +935,8 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         request: kvtier.v1.tier_service_pb2.ReleaseLeasesRequest,
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.tier_service_pb2.ReleaseLeasesResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.ReleaseLeasesResponse]]:
-        """ReleaseLeases ends leases, or all leases of one owner. What a store lease had not completed is
-        given back. Repeating a release gives the first outcome.
+        """ReleaseLeases ends leases, or all leases of one owner, pins too. What a store lease had not
+        completed is given back. Repeating a release gives the first outcome.
         Errors: none of its own; every lease has its own result.
         """
 
@@ -842,13 +973,43 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         """
 
     @abc.abstractmethod
+    def PinBlocks(
+        self,
+        request: kvtier.v1.pinning_pb2.PinBlocksRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[kvtier.v1.pinning_pb2.PinBlocksResponse, collections.abc.Awaitable[kvtier.v1.pinning_pb2.PinBlocksResponse]]:
+        """PinBlocks keeps readable blocks for long, under a lease whose id the caller chose: until the pin
+        expires or is taken back. Blocks that are not readable are told and not pinned. It changes no
+        recency, and a drain does not wait for it. Repeating the call with the same lease id gives the
+        same answer.
+        Errors:
+        - NOT_FOUND: unknown namespace or tier.
+        - FAILED_PRECONDITION: the lease id was used for another request.
+        - ABORTED: the lease id belongs to a lease that has expired.
+        - RESOURCE_EXHAUSTED: a limit of the owner's pins.
+        - UNAVAILABLE: the node is draining.
+        """
+
+    @abc.abstractmethod
+    def UnpinBlocks(
+        self,
+        request: kvtier.v1.pinning_pb2.UnpinBlocksRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[kvtier.v1.pinning_pb2.UnpinBlocksResponse, collections.abc.Awaitable[kvtier.v1.pinning_pb2.UnpinBlocksResponse]]:
+        """UnpinBlocks ends pins, or all pins of one owner, and no other leases. Repeating it gives the first
+        outcome.
+        Errors: none of its own; every pin has its own result.
+        """
+
+    @abc.abstractmethod
     def DeleteBlocks(
         self,
-        request: kvtier.v1.tier_service_pb2.DeleteBlocksRequest,
+        request: kvtier.v1.removal_pb2.DeleteBlocksRequest,
         context: _ServicerContext,
-    ) -> typing.Union[kvtier.v1.tier_service_pb2.DeleteBlocksResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.DeleteBlocksResponse]]:
-        """DeleteBlocks removes blocks and continues past absent ones. A leased block is BUSY, or with force
-        gone at once for lookups, listings and new leases, while its slot is freed with its last lease.
+    ) -> typing.Union[kvtier.v1.removal_pb2.DeleteBlocksResponse, collections.abc.Awaitable[kvtier.v1.removal_pb2.DeleteBlocksResponse]]:
+        """DeleteBlocks removes blocks and continues past absent ones. A leased or pinned block is BUSY, or
+        with force gone at once for lookups, listings and new leases, while its slot is freed with its
+        last lease.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
         - UNAVAILABLE: the node has drained; nothing changed.
@@ -857,14 +1018,14 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
     def ClearTier(
         self,
-        request: kvtier.v1.tier_service_pb2.ClearTierRequest,
+        request: kvtier.v1.removal_pb2.ClearTierRequest,
         context: _ServicerContext,
-    ) -> typing.Union[kvtier.v1.tier_service_pb2.ClearTierResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.ClearTierResponse]]:
+    ) -> typing.Union[kvtier.v1.removal_pb2.ClearTierResponse, collections.abc.Awaitable[kvtier.v1.removal_pb2.ClearTierResponse]]:
         """ClearTier removes every block of a tier, or of one namespace there, and ends the store leases in
         that scope.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: blocks are under load leases and force is not set; nothing changed.
+        - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
         - UNAVAILABLE: the node has drained; nothing changed.
         """
 

@@ -11,6 +11,9 @@ def server_options(limits: LimitsConfig) -> list[Option]:
     What is received is bounded; what is sent bounds itself. Two servers never share a port, and a
     client may ping as often as ours does (every 30 s) without being sent away:
     `grpc.http2.min_ping_interval_without_data_ms` is the name that gRPC heeds.
+
+    Once 1,000 calls wait to be taken up, gRPC by default cancels some at random, also those of a
+    client that has only one. Each connection brings 1,024 at most.
     """
     return [
         ("grpc.so_reuseport", 0),
@@ -22,6 +25,8 @@ def server_options(limits: LimitsConfig) -> list[Option]:
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.max_concurrent_streams", 1024),
+        ("grpc.server.max_pending_requests", 1 << 15),
+        ("grpc.server.max_pending_requests_hard_limit", 1 << 15),
     ]
 
 

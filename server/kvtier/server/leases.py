@@ -8,21 +8,22 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
+from kvtier.server.accounts import Accounts
 from kvtier.server.clock import Clock
 from kvtier.server.tiers.spaces import NamespaceInfo
 from kvtier.server.tiers.table import DOOMED, PENDING, WRITTEN
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1 import block_pb2
 from kvtier.v1.tier_pb2 import LeaseKind
-from kvtier.wire.errors import Reason, aborted, exhausted, failed_precondition, invalid, not_found
+from kvtier.wire.errors import Reason, aborted, failed_precondition, invalid, not_found
 
 STORE = LeaseKind.LEASE_KIND_STORE
 LOAD = LeaseKind.LEASE_KIND_LOAD
+PIN = LeaseKind.LEASE_KIND_PIN
 _LEASE_ID_BYTES = 16
 _REMEMBER_SECONDS = 300.0
 _REMEMBER_BYTES = 16 << 20
 _ENDED_OVERHEAD = 400
-_FULL_RETRY = 1.0
 
 
 def read_lease_id(lease_id: bytes) -> bytes:
@@ -58,6 +59,7 @@ class Lease:
         block_bytes: Bytes of the block at each place of the request.
         aliases: For a further place of a block that it held: its first place.
         generation: The life of this lease.
+        opened: When it was opened, on the monotonic clock.
         expires: When it ends by itself, on the monotonic clock.
         due: When it is next looked at whether it has expired.
         answer: The encoded answer to the request that took it.
@@ -76,6 +78,7 @@ class Lease:
     block_bytes: Sequence[int]
     aliases: dict[int, int]
     generation: int = 0
+    opened: float = 0.0
     expires: float = 0.0
     due: float = inf
     answer: bytes = b""
@@ -112,20 +115,17 @@ class Leases:
         clock: The clock that ends leases.
         first_generation: Where generations start; random, so that those of an earlier life of the
             node are not taken for today's.
-        per_owner: Open leases that one owner may have.
-        bytes_per_owner: Bytes of blocks that one owner's leases may hold.
+        accounts: Whose leases there are; empty, and kept by this class from now on.
+
+    Attributes:
+        accounts: As given.
     """
 
-    def __init__(
-        self, clock: Clock, first_generation: int, *, per_owner: int, bytes_per_owner: int
-    ) -> None:
+    def __init__(self, clock: Clock, first_generation: int, accounts: Accounts) -> None:
+        self.accounts = accounts
         self._clock = clock
         self._generations = count(first_generation)
-        self._per_owner = per_owner
-        self._bytes_per_owner = bytes_per_owner
         self._open: dict[bytes, Lease] = {}
-        self._owners: dict[str, dict[bytes, Lease]] = {}
-        self._owned_bytes: dict[str, int] = {}
         # Ids, not leases: an entry stays until it is due, also when the lease ended long before.
         self._expiries: list[tuple[float, int, bytes]] = []
         self._ended: OrderedDict[bytes, _Ended] = OrderedDict()
@@ -162,27 +162,20 @@ class Leases:
             raise _ended_error(lease_id, ended)
         return ended.answer
 
-    def room_of(self, owner: str) -> int:
-        """Return how many bytes a further lease of an owner may hold.
+    def room_of(self, owner: str, *, pin: bool = False) -> int:
+        """Return how many bytes a further lease, or pin, of an owner may hold.
 
         Raises:
-            KvtierError: RESOURCE_EXHAUSTED when the owner may have no further lease.
+            KvtierError: RESOURCE_EXHAUSTED when the owner may have no further one.
         """
-        if len(self._owners.get(owner, ())) >= self._per_owner:
-            raise exhausted(
-                f"owner {owner!r} has {self._per_owner} open leases, which is the limit: complete "
-                "or release some",
-                Reason.LEASE_LIMIT,
-                retry_after=_FULL_RETRY,
-            )
-        return self._bytes_per_owner - self._owned_bytes.get(owner, 0)
+        return self.accounts.room_of(owner, pin=pin)
 
     def open(self, lease: Lease, ttl: float) -> None:
         """Enter a new lease, with a generation and a time to live in seconds."""
         lease.generation = next(self._generations)
+        lease.opened = self._clock.monotonic()
         self._open[lease.id] = lease
-        self._owners.setdefault(lease.owner, {})[lease.id] = lease
-        self._owned_bytes[lease.owner] = self._owned_bytes.get(lease.owner, 0) + lease.bytes_held
+        self.accounts.add(lease)
         self.renew(lease, ttl)
 
     def renew(self, lease: Lease, ttl: float) -> None:
@@ -237,13 +230,14 @@ class Leases:
         same = ended is not None and ended.generation == reference.generation
         return ended.how if ended is not None and same else None
 
+    def kind_of(self, lease_id: bytes) -> int | None:
+        """Return the kind of a lease that is open, or ended and still remembered; else None."""
+        known = self._open.get(lease_id) or self._ended.get(lease_id)
+        return known.kind if known is not None else None
+
     def knows(self, lease_id: bytes) -> bool:
         """Tell whether a lease has ended and is still remembered."""
         return lease_id in self._ended
-
-    def of_owner(self, owner: str) -> list[Lease]:
-        """Return the open leases of an owner."""
-        return list(self._owners.get(owner, {}).values())
 
     def end(self, lease: Lease, how: End, outcome: bytes | None = None) -> None:
         """Take a lease off the books, once its slots are let go.
@@ -254,11 +248,7 @@ class Leases:
             outcome: The encoded answer that a repeated completion gets; None refuses it.
         """
         del self._open[lease.id]
-        mine = self._owners[lease.owner]
-        del mine[lease.id]
-        self._owned_bytes[lease.owner] -= lease.bytes_held
-        if not mine:
-            del self._owners[lease.owner], self._owned_bytes[lease.owner]
+        self.accounts.remove(lease)
         lease.slots = {}
         until = self._clock.monotonic() + _REMEMBER_SECONDS
         self._remember(
@@ -308,6 +298,9 @@ def release_slots(lease: Lease, slots: Sequence[int]) -> None:
     tier = lease.tier
     if lease.kind == LOAD:
         tier.occupancy.unpin(slots)
+        return
+    if lease.kind == PIN:
+        tier.occupancy.end_pin(slots)
         return
     state = tier.table.state
     tier.occupancy.unpin([slot for slot in slots if state[slot] == DOOMED])

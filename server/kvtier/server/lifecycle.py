@@ -19,8 +19,9 @@ from kvtier.server.node import Node
 from kvtier.server.services.event_service import EventService
 from kvtier.server.services.rpc import add_service
 from kvtier.server.services.tier_service import TierService
-from kvtier.server.services.transfer_service import TransferService
+from kvtier.server.services.transfer_service import PARSERS, TransferService
 from kvtier.server.stores.open import open_store
+from kvtier.server.stores.pinning import pinned
 from kvtier.server.tiers.policies import policy_names
 from kvtier.v1 import event_service_pb2, tier_service_pb2, transfer_service_pb2
 
@@ -64,6 +65,7 @@ class TierServer:
                 )
                 for tier in config.tiers
             ]
+            opened.enter_context(pinned(stores))
             self.node = Node(config, stores, clock or SystemClock(), random.SystemRandom())
             self._resources = opened.pop_all()
         self._server = grpc.aio.server(options=server_options(config.limits))
@@ -80,7 +82,7 @@ class TierServer:
         await self._set_health(NOT_SERVING)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         for descriptor, servicer in zip(_SERVICES, self._servicers(), strict=True):
-            add_service(self._server, descriptor, servicer, self.node.expire_leases)
+            add_service(self._server, descriptor, servicer, self.node.expire_leases, PARSERS)
         self.address = listen_on(self._server, self._config.listen)
         await self._server.start()
         self._ticker = asyncio.create_task(self._expire_leases())
@@ -88,7 +90,7 @@ class TierServer:
         _log.info("serving", node_id=self.node.node_id, listen=self.address)
 
     async def drain_and_stop(self) -> None:
-        """Refuse new work, let leases and transfers end, send the last events, and stop."""
+        """Refuse new work, let it end where it is under way, send the last events, and stop."""
         await self._set_health(NOT_SERVING)
         self.node.closing = True
         _log.info("draining", leases=len(self.node.leases), transfers=self.node.transfers)
@@ -134,12 +136,12 @@ class TierServer:
                 _log.exception("leases could not be expired; trying again")
 
     async def _wait_for_work(self) -> None:
-        node, limit = self.node, self._config.drain_timeout
+        node, leases, limit = self.node, self.node.leases, self._config.drain_timeout
         if not await self._until(lambda: not node.busy, limit):
             _log.warning(
                 "leases or transfers did not end in time",
                 drain_timeout=limit,
-                leases=len(node.leases),
+                leases=len(leases) - leases.accounts.pins,
                 transfers=node.transfers,
                 copies=len(node.tiering.jobs),
             )

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import click
 
+from kvtier.server.allocator import keep_memory_of_messages
 from kvtier.server.collector import spare_long_lived
 from kvtier.server.config import ConfigError, NodeConfig, load_config
 from kvtier.server.lifecycle import TierServer
@@ -52,6 +53,7 @@ def command(
     except ConfigError as error:
         _fail(error, _USAGE_ERROR)
     configure_logs(settings.log_level)
+    keep_memory_of_messages()
     with asyncio.Runner(loop_factory=_new_loop()) as runner:
         try:
             runner.run(serve(settings))

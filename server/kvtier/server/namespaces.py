@@ -21,7 +21,6 @@ class Namespaces:
         self._max_block_bytes = max_block_bytes
         self._by_name: dict[str, NamespaceInfo] = {}
         self._by_fingerprint: dict[bytes, NamespaceInfo] = {}
-        self._encoded: list[tuple[bytes, bytes]] = []
 
     def register(self, description: Namespace) -> NamespaceInfo:
         """Make a namespace known; an equal description again changes nothing.
@@ -69,14 +68,22 @@ class Namespaces:
         """Return all namespaces, sorted by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
-    def encoded(self) -> list[tuple[bytes, bytes]]:
-        """Return fingerprint and encoded description of each, in order; the list only grows."""
-        return self._encoded
+    def check_known(self, info: NamespaceInfo) -> None:
+        """Raise NOT_FOUND when a namespace was deleted since it was looked up."""
+        if self.get(info.fingerprint) is not info:
+            raise not_found(
+                f"namespace {info.description.name} was deleted, and registered again: try again",
+                Reason.NAMESPACE_UNKNOWN,
+            )
+
+    def forget(self, info: NamespaceInfo) -> None:
+        """Take a namespace off the register."""
+        del self._by_name[info.description.name], self._by_fingerprint[info.fingerprint]
 
     def _add(self, description: Namespace) -> NamespaceInfo:
         if len(self._by_name) >= self._max:
             raise exhausted(
-                f"{self._max} namespaces are registered, which is the limit: raise "
+                f"{self._max} namespaces are registered, which is the limit: delete one, or raise "
                 "limits.namespaces",
                 Reason.NAMESPACE_LIMIT,
                 retry_after=_FULL_RETRY,
@@ -84,5 +91,4 @@ class Namespaces:
         info = NamespaceInfo.of(fingerprint(description), description)
         self._by_name[description.name] = info
         self._by_fingerprint[info.fingerprint] = info
-        self._encoded.append((info.fingerprint, description.SerializeToString()))
         return info

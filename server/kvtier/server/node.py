@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
+from kvtier.server.accounts import Accounts
 from kvtier.server.channel_options import peer_options
 from kvtier.server.clock import Clock
 from kvtier.server.config import NodeConfig, TierConfig
+from kvtier.server.descriptions import Descriptions
 from kvtier.server.events.log import EventLog
 from kvtier.server.events.parts import Part
-from kvtier.server.events.source import TierInfo
+from kvtier.server.events.source import News, TierInfo
 from kvtier.server.leases import Leases
 from kvtier.server.namespaces import Namespaces
 from kvtier.server.peers.peers import Peers
@@ -21,7 +23,9 @@ from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.policy import Stamps
 from kvtier.server.tiers.scan import snapshot
 from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
+from kvtier.server.tiers.threshold import Threshold
 from kvtier.server.tiers.tier import Tier
+from kvtier.server.transfers.budget import Budget
 from kvtier.server.turns import Turns
 from kvtier.v1.event_service_pb2 import TierState
 from kvtier.v1.namespace_pb2 import Namespace
@@ -58,7 +62,11 @@ class Node:
         registry: The registered namespaces.
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
+        large_lookups: Held by the lookup of many blocks that is under way.
         transfers: Transfers under way; kept by `transfers.limit`.
+        read_bytes: What reads have in memory: half of what transfers may have, so that those who
+            do not read hold up no store.
+        write_bytes: What writes have in memory: the other half.
         threads: Where bytes are copied.
     """
 
@@ -80,11 +88,15 @@ class Node:
         self.spaces = Spaces()
         self.stamps = Stamps()
         self.registry = Namespaces(config.limits.namespaces, config.limits.block_bytes)
+        self._descriptions = Descriptions(self.log, config.limits.namespaces)
         self.leases = Leases(
             clock,
             rng.randrange(1, 1 << 63),
-            per_owner=config.limits.leases_per_owner,
-            bytes_per_owner=config.limits.leased_bytes_per_owner,
+            Accounts(
+                per_owner=config.limits.leases_per_owner,
+                leased_bytes=config.limits.leased_bytes_per_owner,
+                pinned_bytes=config.limits.pinned_bytes_per_owner,
+            ),
         )
         self.tiers = [
             self._tier(place, tier, store)
@@ -105,9 +117,12 @@ class Node:
         self.closing = False
         self.followers = 0
         self.transfers = 0
+        self.large_lookups = asyncio.Lock()
+        self.read_bytes = Budget(config.limits.transfer_bytes // 2)
+        self.write_bytes = Budget(config.limits.transfer_bytes // 2)
 
     def _tier(self, place: int, config: TierConfig, store: BlockStore) -> Tier:
-        log = self.log if config.events else None
+        log, threshold = self.log if config.events else None, config.store_threshold
         tier = Tier(
             config.name,
             store,
@@ -117,6 +132,7 @@ class Node:
             spaces=self.spaces,
             stamps=self.stamps,
             clock=self.clock,
+            threshold=Threshold(threshold, config.store_tracker) if threshold > 1 else None,
         )
         if config.slot_bytes:
             tier.fix_slots(config.slot_bytes)
@@ -141,6 +157,7 @@ class Node:
     def register(self, description: Namespace) -> NamespaceInfo:
         """Register a namespace; the first one fixes the slots of tiers that left them open."""
         info = self.registry.register(description)
+        self._descriptions.add(info.fingerprint, info.description.SerializeToString())
         largest = max(info.block_bytes)
         for tier in self.tiers:
             if not tier.slot_bytes and not 0 < tier.capacity_bytes < largest:
@@ -150,8 +167,17 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        """Whether leases are open, or bytes are being moved."""
-        return bool(self.leases or self.transfers or self.tiering.jobs)
+        """Whether leases are open, or bytes are being moved.
+
+        A pin may last for days, and nobody is at work under it.
+        """
+        at_work = len(self.leases) > self.leases.accounts.pins
+        return bool(at_work or self.transfers or self.tiering.jobs)
+
+    def forget(self, namespace: NamespaceInfo) -> None:
+        """Forget a namespace of which no tier has a readable block; slots stay as they are."""
+        self.registry.forget(namespace)
+        self._descriptions.retire(namespace.fingerprint)
 
     def expire_leases(self) -> None:
         """End the leases whose time has come."""
@@ -187,9 +213,9 @@ class Node:
             for place, tier in enumerate(self.tiers)
         ]
 
-    def namespaces(self) -> Sequence[tuple[bytes, bytes]]:
-        """Return fingerprint and encoded description of each namespace, in order."""
-        return self.registry.encoded()
+    def namespaces(self, number: int, position: int) -> News:
+        """Return the namespaces that a follower must be told of, as `EventSource` says."""
+        return self._descriptions.after(number, position)
 
     def snapshot(self, tier: int) -> Iterator[list[Part]]:
         """Walk one tier's live table, a slice at a time."""

@@ -3,12 +3,20 @@
 from random import Random
 
 from .following import Following
-from .store_steps import clear_on, delete_on, flood, some_node, store_at_once, store_on
+from .store_steps import (
+    clear_on,
+    delete_namespace_on,
+    delete_on,
+    flood,
+    some_node,
+    store_at_once,
+    store_on,
+)
 from .world import FILTERS, MOST_GUESTS, World
 
 # Stores that make a snapshot of more bytes than a connection takes in unread.
 _ENOUGH_FOR_PAGES = 8
-_CHANGES = (store_on, store_on, delete_on, delete_on, clear_on)
+_CHANGES = (store_on, store_on, delete_on, delete_on, clear_on, delete_namespace_on)
 
 
 async def join(world: World, random: Random) -> str:

@@ -125,6 +125,12 @@ class PathNode:
         if space.fingerprint not in self._registered:
             self._registered.add(await self.client.register_namespace(space.namespace))
 
+    async def delete_namespace(self, space: Space) -> None:
+        """Have a space's namespace deleted, with all its blocks."""
+        await self.register(space)
+        await self.client.delete_namespace(space.fingerprint)
+        self._registered.discard(space.fingerprint)
+
     def _write_down(self) -> None:
         node, life = self._server.node, self.life
         append = node.log.append
@@ -132,9 +138,8 @@ class PathNode:
 
         def recorded(parts: Sequence[Part]) -> int:
             nonlocal described
-            news = node.namespaces()[described:]
+            described, news = node.namespaces(described, node.log.head)
             life.describe(Namespace.FromString(description) for _, description in news)
-            described += len(news)
             basic, full = (_batch(life.head + 1, parts, view) for view in ("basic", "full"))
             life.append(basic, full)
             return append(parts)

@@ -87,6 +87,18 @@ async def clear_on(node: PathNode, random: Random) -> str:
     return f"{space.place} in {tier} of {node.node_id}"
 
 
+async def delete_namespace(world: World, random: Random) -> str:
+    """Delete a namespace; the next step that uses it registers it again."""
+    return await delete_namespace_on(some_node(world, random), random)
+
+
+async def delete_namespace_on(node: PathNode, random: Random) -> str:
+    """Delete a namespace on a node."""
+    space = random.choice(SPACES)
+    await node.delete_namespace(space)
+    return f"{space.place} on {node.node_id}"
+
+
 async def flood(node: PathNode, random: Random, *, batches: int, size: int = 0) -> None:
     """Change a node until its log got so many more batches, and so many more bytes."""
     life = node.life

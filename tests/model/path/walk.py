@@ -25,13 +25,14 @@ async def quiet(world: World, random: Random) -> str:
 
 # How often each step comes in a thousand.
 _OFTEN: dict[Act, int] = {
-    store_steps.store: 545,
+    store_steps.store: 525,
     store_steps.store_at_once: 30,
     store_steps.store_in_vain: 30,
     store_steps.delete: 90,
     store_steps.touch: 40,
     store_steps.clear_tier: 12,
     store_steps.clear_namespace: 18,
+    store_steps.delete_namespace: 20,
     trouble_steps.cut: 30,
     trouble_steps.cut_all: 5,
     trouble_steps.stall: 20,

@@ -10,7 +10,7 @@ from kvtier.v1.tier_service_pb2 import (
     DESCRIPTOR,
 )
 
-_CHANGING = {"TouchBlocks", "CopyBlocks", "DeleteBlocks", "ClearTier"}
+_CHANGING = {"DeleteNamespace", "TouchBlocks", "CopyBlocks", "DeleteBlocks", "ClearTier"}
 
 
 def test_options_fit_what_a_node_permits() -> None:

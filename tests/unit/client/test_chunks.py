@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvtier.client import InvalidArgumentError, KvtierError, block_sizes
-from kvtier.client.chunks import Assembly, Chunk, cut
+from kvtier.client.chunks import Assembly
 from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.result_pb2 import ReadResult
+from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
+from kvtier.wire.chunks import Block, Chunk, cut
 
 from .messages import NAMESPACE, block_run, block_set
 from .patience import patiently
@@ -20,7 +22,9 @@ _blocks = st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=8)
 
 
 def _cut(blocks: dict[int, bytes], size: int) -> list[Chunk]:
-    return list(cut(((place, memoryview(each)) for place, each in blocks.items()), size))
+    sent = [Block(place, memoryview(each), _checksum(each)) for place, each in blocks.items()]
+    messages = map(ReadBlocksResponse.FromString, cut(sent, size))
+    return [Chunk(each.block_index, each.offset, each.checksums, each.data) for each in messages]
 
 
 def _checksum(data: bytes) -> int:

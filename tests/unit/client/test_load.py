@@ -1,5 +1,7 @@
 """Reading blocks from a node."""
 
+import grpc
+import grpc.aio
 import pytest
 import xxhash
 
@@ -110,3 +112,28 @@ async def test_bulk_has_a_connection_of_its_own(knowing: FakeNode, client: NodeC
     assert len(bulk) == 1
     assert others == connections
     assert not bulk & others
+
+
+async def test_an_answer_that_is_no_message_is_told() -> None:
+    """A node that sends noise broke the framing; the error says how much came."""
+
+    async def noise(_requests: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
+        await context.write(b"\xff\xff")
+
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_stream_rpc_method_handler(noise)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(
+                "kvtier.v1.TransferService", {"ReadBlocks": handler}
+            ),
+        )
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with NodeClient(f"127.0.0.1:{port}") as client:
+            with pytest.raises(KvtierError, match="2 bytes that are no ReadBlocksResponse"):
+                await client.read_blocks(Lease(), [1])
+    finally:
+        await server.stop(None)

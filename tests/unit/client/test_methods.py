@@ -34,6 +34,7 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         "list_tiers": client.list_tiers,
         "register_namespace": lambda: client.register_namespace(NAMESPACE),
         "list_namespaces": client.list_namespaces,
+        "delete_namespace": lambda: client.delete_namespace(FINGERPRINT),
         "lookup": lambda: client.lookup(FINGERPRINT, sets),
         "prepare_store": lambda: client.prepare_store("cpu0", FINGERPRINT, runs),
         "complete_store": lambda: client.complete_store(lease),
@@ -41,6 +42,8 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         "complete_load": lambda: client.complete_load(lease),
         "renew_leases": lambda: client.renew_leases([lease]),
         "release_leases": lambda: client.release_leases([lease]),
+        "pin": lambda: client.pin("cpu0", FINGERPRINT, sets),
+        "unpin": lambda: client.unpin([lease]),
         "touch": lambda: client.touch(FINGERPRINT, sets),
         "copy": lambda: _empty(client.copy(FINGERPRINT, runs, from_tier="cpu0", to_tier="gpu0")),
         "delete": lambda: client.delete(FINGERPRINT, sets),
@@ -49,6 +52,7 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         "describe_block": lambda: client.describe_block(FINGERPRINT, 0, b"", b"h"),
         "write_blocks": lambda: client.write_blocks(lease, {}, []),
         "read_blocks": lambda: client.read_blocks(lease, []),
+        "read_blocks_into": lambda: client.read_blocks_into(lease, []),
         "watch_events": lambda: _empty(client.watch_events()),
     }
 
@@ -56,8 +60,8 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         await call()
 
     assert set(node.names()) == _RPCS
-    # These two are made of RPCs that other methods call too.
-    assert set(_public(NodeClient)) == set(calls) | {"store", "load"}
+    # These are made of RPCs that other methods call too.
+    assert set(_public(NodeClient)) == set(calls) | {"store", "load", "load_into"}
 
 
 async def test_every_unary_call_has_a_deadline(node: FakeNode) -> None:

@@ -65,20 +65,20 @@ async def test_small_blocks_go_with_the_offer(knowing: FakeNode, client: NodeCli
 async def test_large_blocks_wait_for_the_answer_and_only_wanted_ones_go(
     knowing: FakeNode, client: NodeClient
 ) -> None:
-    """No byte of a block that is there already crosses the wire, and no chunk exceeds 1 MiB."""
-    writer = Writer(WRITE, WRITE, PRESENT, WRITE)
+    """No byte of a block that is there already crosses the wire, and no chunk exceeds 2 MiB."""
+    writer = Writer(WRITE, WRITE, WRITE, PRESENT, WRITE)
     knowing.on("WriteBlocks", writer)
-    payloads = [payload_of(place, 700_000) for place in range(4)]
+    payloads = [payload_of(place, 700_000) for place in range(5)]
 
-    report = await client.store("cpu0", LARGE_FINGERPRINT, [block_run(1, 2, 3, 4)], payloads)
+    report = await client.store("cpu0", LARGE_FINGERPRINT, [block_run(1, 2, 3, 4, 5)], payloads)
 
     first, *chunks = writer.requests
     assert writer.before == 1
     assert first.data == b""
-    assert max(len(chunk.data) for chunk in chunks) == MIB
-    found = by_place(chunks, [700_000] * 4)
-    assert found == {place: payloads[place] for place in (0, 1, 3)}
-    assert report.results == (STORED, STORED, NOTHING, STORED)
+    assert max(len(chunk.data) for chunk in chunks) == 2 * MIB
+    found = by_place(chunks, [700_000] * 5)
+    assert found == {place: payloads[place] for place in (0, 1, 2, 4)}
+    assert report.results == (STORED, STORED, STORED, NOTHING, STORED)
 
 
 async def test_any_contiguous_buffer_is_a_payload(knowing: FakeNode, client: NodeClient) -> None:

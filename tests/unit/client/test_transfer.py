@@ -11,18 +11,15 @@ import xxhash
 from kvtier.client import (
     DeadlineError,
     NodeClient,
+    sending,
 )
 from kvtier.v1.block_pb2 import Lease
-from kvtier.v1.transfer_service_pb2 import (
-    ReadBlocksResponse,
-)
+from kvtier.v1.tier_service_pb2 import PrepareStoreResponse
+from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse, WriteBlocksResponse
 
 from .fakes import FakeNode
-from .messages import FINGERPRINT, block_run, block_set
-from .transferring import (
-    payload_of,
-    stall,
-)
+from .messages import FINGERPRINT, LARGE_FINGERPRINT, block_run, block_set
+from .transferring import WRITE, payload_of, stall
 
 
 @pytest.mark.parametrize(
@@ -70,3 +67,28 @@ async def test_a_transfer_may_take_longer_than_the_timeout_while_it_moves(
 
     assert time.monotonic() - started > 0.6
     assert report.payloads == (payload_of(0, 64),)
+
+
+async def test_a_slow_node_does_not_make_the_client_queue_everything(
+    knowing: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a node does not take is neither read nor checksummed, a few messages apart."""
+    begun: list[int] = []
+
+    def checksum(data: memoryview) -> int:
+        begun.append(len(data))
+        return xxhash.xxh3_64_intdigest(data)
+
+    async def take_only_the_offer(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        await anext(requests)
+        yield WriteBlocksResponse(prepared=PrepareStoreResponse(outcomes=[WRITE] * 64))
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(sending, "xxh3_64_intdigest", checksum)
+    knowing.on("WriteBlocks", take_only_the_offer)
+    payloads = [bytes(700_000)] * 64
+    async with NodeClient(knowing.endpoint, timeout=1.0) as client:
+        with pytest.raises(DeadlineError):
+            await client.store("cpu0", LARGE_FINGERPRINT, [block_run(*range(1, 65))], payloads)
+
+    assert 0 < sum(begun) < 16 << 20 < sum(map(len, payloads))

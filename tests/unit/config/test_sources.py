@@ -56,6 +56,38 @@ def test_a_list_is_taken_whole_from_the_place_that_wins(file: Path) -> None:
     assert (tier.name, tier.capacity, tier.policy) == ("cpu1", 10**10, "lru")
 
 
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("0", 0),
+        ("10 GB", 10**10),
+        ("10GiB", 10 << 30),
+        ("1e9", 10**9),
+        ("-1", "is negative"),
+        ("64G", "is not a size"),
+        ("1.5", "is not a whole number of bytes"),
+    ],
+)
+def test_a_size_means_the_same_wherever_it_stands(file: Path, text: str, means: object) -> None:
+    """In the file, in the environment and among the settings of a command line."""
+    tiers = f"[{{name: cpu0, medium: cpu, capacity: {text}}}]"
+    write(file, f"tiers: {tiers}")
+    places: list[tuple[Path | None, dict[str, str], dict[str, object]]] = [
+        (file, {}, {}),
+        (None, {"KVTIER_TIERS": tiers}, {}),
+        (None, {}, {"tiers": [{"name": "cpu0", "medium": "cpu", "capacity": text}]}),
+    ]
+
+    if isinstance(means, int):
+        assert [load_config(*place).tiers[0].capacity for place in places] == [means] * 3
+        return
+    for place in places:
+        with pytest.raises(ConfigError) as refused:
+            load_config(*place)
+        for told in ("tiers[0].capacity: ", text, str(means)):
+            assert told in str(refused.value)
+
+
 def test_a_setting_without_a_value_is_not_given(file: Path) -> None:
     """A group whose lines are all commented out is the default."""
     write(file, "limits:\nnode_id: ~\nevents:\n  linger:\n")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from kvtier.server.descriptions import Descriptions
 from kvtier.server.events.encode import (
     encode_cleared,
     encode_removed,
@@ -14,7 +15,7 @@ from kvtier.server.events.encode import (
 )
 from kvtier.server.events.log import EventLog
 from kvtier.server.events.parts import CLEARED, REMOVED, STORED, Part
-from kvtier.server.events.source import TierInfo
+from kvtier.server.events.source import News, TierInfo
 from kvtier.v1.block_pb2 import Medium, RemovalReason
 from kvtier.v1.event_service_pb2 import TierState
 from kvtier.v1.namespace_pb2 import Namespace
@@ -23,6 +24,7 @@ READY, SILENT = TierState.TIER_STATE_READY, TierState.TIER_STATE_SILENT
 GPU, CPU = Medium.MEDIUM_GPU, Medium.MEDIUM_CPU
 HASH_BYTES = 8
 EPOCH = 0xABCDEF
+MAX_DELETED = 8
 
 
 def space_of(number: int) -> bytes:
@@ -91,13 +93,20 @@ class FakeNode:
         self.tiers = [FakeTier(t) for t in tiers or (TierInfo(0, "cpu0", CPU, READY),)]
         self.slices = 0
         self._slice_slots = slice_slots
-        self._namespaces: list[tuple[bytes, bytes]] = []
+        self._descriptions = Descriptions(self.log, MAX_DELETED)
         for number in namespaces:
             self.register(number)
 
     def register(self, number: int) -> None:
         description = Namespace(name=f"space-{number}", hash_seed=space_of(number))
-        self._namespaces.append((space_of(number), description.SerializeToString()))
+        self._descriptions.add(space_of(number), description.SerializeToString())
+
+    def forget(self, number: int) -> None:
+        """Delete a namespace, out of every tier that has blocks of it."""
+        for tier in self.tiers:
+            if any(held.namespace == space_of(number) for held in tier.where):
+                self.clear(space_of(number), tier.info.index)
+        self._descriptions.retire(space_of(number))
 
     def contents(self) -> set[tuple[str, Block]]:
         return {(tier.info.name, held) for tier in self.tiers for held in tier.where}
@@ -138,8 +147,8 @@ class FakeNode:
     def tier_infos(self) -> list[TierInfo]:
         return [tier.info for tier in self.tiers]
 
-    def namespaces(self) -> list[tuple[bytes, bytes]]:
-        return self._namespaces
+    def namespaces(self, number: int, position: int) -> News:
+        return self._descriptions.after(number, position)
 
     def snapshot(self, tier: int) -> Iterator[list[Part]]:
         held, first = self.tiers[tier], 0

@@ -15,7 +15,7 @@ from kvtier.server.operations.requests import request_digest
 from kvtier.server.operations.storing import open_store
 from kvtier.server.services.tier_service import TierService
 from kvtier.server.services.transfer_service import TransferService
-from kvtier.server.stores.base import span
+from kvtier.server.stores.base import Bytes, span
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1 import block_pb2
 from kvtier.v1.block_pb2 import MEDIUM_CPU, BlockRun, BlockSet, RemovalReason
@@ -25,6 +25,7 @@ from kvtier.v1.tier_service_pb2 import (
     CompleteStoreRequest,
     CompleteStoreResponse,
     LookupBlocksRequest,
+    LookupBlocksResponse,
     PrepareStoreRequest,
     PrepareStoreResponse,
 )
@@ -50,6 +51,7 @@ class MemoryStore:
 
     medium: int = MEDIUM_CPU
     device = "memory"
+    inline_bytes: int = 256 << 10
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
@@ -60,6 +62,16 @@ class MemoryStore:
 
     def read(self, position: int, length: int) -> bytes:
         return bytes(self.arena[span(position, length, self.capacity_bytes)])
+
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        for position, block in zip(positions, blocks, strict=True):
+            self.write(position, block.data)
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        for position, block in zip(positions, blocks, strict=True):
+            block.data[:] = self.read(position, len(block))
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -153,7 +165,9 @@ class LocalNode:
         """Say of each block what the node says of it, such as HIT."""
         chain = blocks_of(*blocks, group=group, scope=scope)
         request = LookupBlocksRequest(namespace=self.namespace, chains=[chain], include_blocks=True)
-        return words(LookupResult, self.tiers.lookup_blocks(request).chains[0].results)
+        answer = self.tiers.lookup_blocks(request)
+        assert isinstance(answer, LookupBlocksResponse), "a short lookup is answered at once"
+        return words(LookupResult, answer.chains[0].results)
 
     def blocks(self, *blocks: object) -> list[BlockSet]:
         """Return blocks by name, for a request."""

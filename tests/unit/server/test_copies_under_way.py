@@ -2,9 +2,7 @@
 
 import pytest
 
-from kvtier.v1.tier_service_pb2 import (
-    DeleteBlocksRequest,
-)
+from kvtier.v1.removal_pb2 import DeleteBlocksRequest
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
 from kvtier.wire.errors import KvtierError
 from tests.contract.support import cpu_tier, namespace, payload, run

@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from kvtier.server.accounts import Accounts
 from kvtier.server.clock import ManualClock
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
 from kvtier.v1 import block_pb2
@@ -23,7 +24,8 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def leases(clock: ManualClock) -> Leases:
-    return Leases(clock, first_generation=500, per_owner=3, bytes_per_owner=1000)
+    accounts = Accounts(per_owner=3, leased_bytes=1000, pinned_bytes=100)
+    return Leases(clock, first_generation=500, accounts=accounts)
 
 
 class Opener:
@@ -199,8 +201,8 @@ def test_leases_are_listed_by_owner(leases: Leases, open_lease: Opener) -> None:
 
     leases.let_go(ended, End.RELEASED)
 
-    assert leases.of_owner("a") == [kept]
-    assert leases.of_owner("c") == []
+    assert leases.accounts.of_owner("a") == [kept]
+    assert leases.accounts.of_owner("c") == []
 
 
 def test_a_repeated_request_gets_the_first_answer(leases: Leases, open_lease: Opener) -> None:

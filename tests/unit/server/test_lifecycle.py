@@ -20,13 +20,15 @@ from kvtier.server.leases import End
 from kvtier.server.lifecycle import TierServer
 from kvtier.server.listening import StartError
 from kvtier.server.main import serve
+from kvtier.server.operations.pinning import pin_blocks
 from kvtier.server.operations.storing import prepare_store
 from kvtier.server.stores.base import StoreError
+from kvtier.v1.pinning_pb2 import PinBlocksRequest
 from kvtier.v1.tier_service_pb2 import (
     PrepareStoreRequest,
 )
 from kvtier.wire.errors import KvtierError, Reason
-from tests.contract.support import cpu_tier, namespace, run
+from tests.contract.support import blocks_of, cpu_tier, namespace, run
 from tests.faults.processes import NodeProcess, end
 
 from .support import at_once
@@ -103,6 +105,23 @@ async def test_a_stop_waits_for_open_leases(new_server: NewServer) -> None:
     await asyncio.wait_for(stopping, 10)
 
     assert (error.value.code.name, error.value.reason) == ("UNAVAILABLE", Reason.DRAINING)
+
+
+async def test_a_stop_does_not_wait_for_pins(new_server: NewServer) -> None:
+    """A pin may last for days, and nobody is at work under it."""
+    server = new_server(drain_timeout=3600)
+    await server.start()
+    request = PinBlocksRequest(
+        tier="cpu0",
+        namespace=server.node.register(namespace()).fingerprint,
+        blocks=[blocks_of("a")],
+        lease_id=os.urandom(16),
+        owner="operator",
+    )
+    pin_blocks(server.node, request)
+    assert len(server.node.leases) == 1
+
+    await asyncio.wait_for(server.drain_and_stop(), 10)
 
 
 @pytest.mark.parametrize("clock", [None, ManualClock()], ids=["time", "a clock that stands still"])

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from kvtier.server.operations.listing import list_blocks
-from kvtier.v1 import tier_service_pb2 as pb
 from kvtier.v1.listing_pb2 import DescribeBlockRequest, ListBlocksRequest, ListBlocksResponse
+from kvtier.v1.removal_pb2 import DeleteBlocksRequest
 from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import block_hash, cpu_tier, hash_set, namespace, payload, run
 
@@ -35,7 +35,7 @@ async def all_pages(node: LocalNode, **wanted: object) -> list[bytes]:
 def delete(node: LocalNode, *blocks: object) -> None:
     """Delete blocks from every tier."""
     node.tiers.delete_blocks(
-        pb.DeleteBlocksRequest(namespace=node.namespace, blocks=node.blocks(*blocks))
+        DeleteBlocksRequest(namespace=node.namespace, blocks=node.blocks(*blocks))
     )
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from kvtier.server.transfers.pieces import cut
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
+from kvtier.wire.chunks import Chunk
 from kvtier.wire.errors import KvtierError
 from tests.contract.support import payload
 
 
-def messages_of(blocks: Sequence[bytes], cuts: Sequence[int]) -> list[WriteBlocksRequest]:
+def messages_of(blocks: Sequence[bytes], cuts: Sequence[int]) -> list[Chunk]:
     """Cut the bytes of blocks into messages at the given places of the whole stream."""
     stream = b"".join(blocks)
     starts = [sum(map(len, blocks[:i])) for i in range(len(blocks) + 1)]
@@ -24,7 +24,7 @@ def messages_of(blocks: Sequence[bytes], cuts: Sequence[int]) -> list[WriteBlock
         place = max(i for i in range(len(blocks)) if starts[i] <= begin)
         ended = [i for i in range(len(blocks)) if begin < starts[i + 1] <= end]
         messages.append(
-            WriteBlocksRequest(
+            Chunk(
                 block_index=place,
                 offset=begin - starts[place],
                 checksums=[xxh3_64_intdigest(blocks[i]) for i in ended],
@@ -55,23 +55,23 @@ def test_any_cutting_brings_the_same_blocks(sizes: list[int], cuts: list[int]) -
 
 def test_a_message_without_data_brings_nothing() -> None:
     """An empty message is allowed, wherever it points."""
-    assert cut(WriteBlocksRequest(block_index=7), [64]) == []
+    assert cut(Chunk(block_index=7), [64]) == []
 
 
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        (WriteBlocksRequest(block_index=2, data=b"x"), "reaches block 2; the offer has 2 blocks"),
-        (WriteBlocksRequest(block_index=1, data=bytes(9)), "reaches block 2"),
-        (WriteBlocksRequest(block_index=1 << 31, data=b"x"), "reaches block 2147483648"),
-        (WriteBlocksRequest(offset=8, data=b"x"), "offset is 8; block 0 has 8 bytes"),
-        (WriteBlocksRequest(offset=1 << 63, data=b"x"), "offset is 9223372036854775808"),
-        (WriteBlocksRequest(data=bytes(8)), "1 blocks end .* but it has 0 checksums"),
-        (WriteBlocksRequest(data=bytes(7), checksums=[1]), "0 blocks end .* but it has 1"),
-        (WriteBlocksRequest(data=bytes(16), checksums=[1, 2, 3]), "2 blocks end .* it has 3"),
+        (Chunk(block_index=2, data=b"x"), "reaches block 2; the offer has 2 blocks"),
+        (Chunk(block_index=1, data=bytes(9)), "reaches block 2"),
+        (Chunk(block_index=1 << 31, data=b"x"), "reaches block 2147483648"),
+        (Chunk(offset=8, data=b"x"), "offset is 8; block 0 has 8 bytes"),
+        (Chunk(offset=1 << 63, data=b"x"), "offset is 9223372036854775808"),
+        (Chunk(data=bytes(8)), "1 blocks end .* but it has 0 checksums"),
+        (Chunk(data=bytes(7), checksums=[1]), "0 blocks end .* but it has 1"),
+        (Chunk(data=bytes(16), checksums=[1, 2, 3]), "2 blocks end .* it has 3"),
     ],
 )
-def test_data_outside_the_blocks_is_refused(message: WriteBlocksRequest, told: str) -> None:
+def test_data_outside_the_blocks_is_refused(message: Chunk, told: str) -> None:
     """The refusal says what does not fit."""
     with pytest.raises(KvtierError, match=told) as error:
         cut(message, [8, 8])

@@ -1,6 +1,9 @@
 """Replacement policies by name, also those that are not kvtier's own."""
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +27,8 @@ class NewestFirst:
     def stamp(self, request_id: str, slots: Sequence[int]) -> None:
         self.forget(slots)
         self._stamped.extend(slots)
+
+    def expect(self, request_id: str, residents: Sequence[int], keys: Sequence[bytes]) -> None: ...
 
     def enter(self, age: Age, slots: Sequence[int]) -> None:
         self._stamped[:0] = slots
@@ -59,7 +64,21 @@ def test_a_policy_from_outside_is_used_by_its_name(make_node: MakeNode) -> None:
 
     assert evicted == [[block_hash("c")], [hashes("d", "b")]]
     assert node.tier.policy_name == "newest-first"
-    assert policy_names() == ["lru", "newest-first"]
+    assert policy_names() == ["arc", "lru", "newest-first"]
+
+
+def test_the_policy_of_the_operations_page_works(make_node: MakeNode) -> None:
+    """What the page shows as a policy of one's own can be registered, and evicts as it says."""
+    page = Path(__file__).parents[3] / "docs" / "operations.md"
+    (shown,) = re.findall(r"```python\n(.*?FifoPolicy.*?)```", page.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(shown, names)
+    register_policy("fifo", names["FifoPolicy"])
+    node = make_node(cpu_tier(3, policy="fifo"))
+    for block in "abca":
+        node.store(block)
+
+    assert [node.store("d"), node.store("e", "f")] == [[block_hash("a")], [hashes("b", "c")]]
 
 
 def test_a_policy_is_of_one_tier(make_node: MakeNode) -> None:

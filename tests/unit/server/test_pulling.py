@@ -7,7 +7,7 @@ from kvtier.server.operations.fetching import past_skipped
 from kvtier.server.operations.pulling import cut_into_steps
 from kvtier.server.tiers.offer import Run
 from kvtier.server.tiers.spaces import NamespaceInfo, Space
-from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
+from kvtier.wire.chunks import Chunk
 from tests.contract.support import TOKENS, block_hash, namespace
 
 SPACE = Space(NamespaceInfo.of(bytes(32), namespace()), 0, b"", bytes(8))
@@ -54,36 +54,36 @@ def test_steps_have_every_block_once_and_say_the_same_of_it(
     assert 0 < len(steps[-1]) <= most
 
 
-def parts(message: ReadBlocksResponse, *skipped: int) -> list[tuple[int, int, list[int], bytes]]:
+def parts(message: Chunk, *skipped: int) -> list[tuple[int, int, list[int], bytes]]:
     return [
-        (part.block_index, part.offset, list(part.checksums), part.data)
+        (part.block_index, part.offset, list(part.checksums), bytes(part.data))
         for part in past_skipped(message, SIZES, set(skipped))
     ]
 
 
 def test_a_message_that_meets_no_skipped_block_stays_whole() -> None:
     """Blocks before it, behind it, and right at its end do not matter."""
-    message = ReadBlocksResponse(block_index=1, checksums=[1, 2], data=b"aaaaabb")
+    message = Chunk(block_index=1, checksums=[1, 2], data=b"aaaaabb")
 
     assert parts(message) == parts(message, 0, 3, 4) == [(1, 0, [1, 2], b"aaaaabb")]
 
 
 def test_data_passes_over_skipped_blocks() -> None:
     """Each block gets its own part, with its checksum where it ends."""
-    message = ReadBlocksResponse(block_index=0, offset=1, checksums=[1, 2], data=b"aaccdd")
+    message = Chunk(block_index=0, offset=1, checksums=[1, 2], data=b"aaccdd")
 
     assert parts(message, 1) == [(0, 1, [1], b"aa"), (2, 0, [2], b"cc"), (3, 0, [], b"dd")]
 
 
 def test_data_may_begin_at_a_skipped_block() -> None:
     """It belongs to the next that is sent."""
-    message = ReadBlocksResponse(block_index=1, checksums=[1], data=b"dddd")
+    message = Chunk(block_index=1, checksums=[1], data=b"dddd")
 
     assert parts(message, 1, 2) == [(3, 0, [1], b"dddd")]
 
 
 def test_data_behind_the_last_block_is_left_for_the_writer_to_refuse() -> None:
     """It is not lost on the way."""
-    message = ReadBlocksResponse(block_index=3, checksums=[1], data=b"ddddxx")
+    message = Chunk(block_index=3, checksums=[1], data=b"ddddxx")
 
     assert parts(message, 4) == [(3, 0, [1], b"dddd"), (5, 0, [0], b"xx")]

@@ -31,6 +31,35 @@ def test_a_space_is_forgotten_with_its_last_block(node: LocalNode) -> None:
     assert node.look_up("a", scope=b"tenant") == ["MISS"]
 
 
+def test_a_space_that_comes_back_has_the_keys_that_it_had(node: LocalNode) -> None:
+    """What is remembered by a block's key is found again, also after all of a scope was gone."""
+    spaces, namespace = node.node.spaces, node.node.registry.get(node.namespace)
+    first = spaces.use(namespace, 0, b"tenant")
+    spaces.release(first)
+    other = spaces.use(namespace, 0, b"other")
+
+    again = spaces.use(namespace, 0, b"tenant")
+
+    assert again.prefix == first.prefix != other.prefix
+    assert len(spaces) == 2
+
+
+def test_prefixes_of_spaces_out_of_use_are_bounded(
+    node: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scopes that come and go leave the prefixes of only the last ones behind."""
+    monkeypatch.setattr("kvtier.server.tiers.spaces._KEPT_PREFIXES", 2)
+    spaces, namespace = node.node.spaces, node.node.registry.get(node.namespace)
+    prefixes = []
+    for scope in (b"a", b"b", b"c", b"c", b"a"):
+        space = spaces.use(namespace, 0, scope)
+        spaces.release(space)
+        prefixes.append(space.prefix)
+
+    assert prefixes[2] == prefixes[3]
+    assert len(set(prefixes)) == 4
+
+
 @pytest.mark.parametrize(
     "refused",
     [

@@ -3,15 +3,11 @@
 import pytest
 
 from kvtier.server.transfers.whole import count_whole
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
+from kvtier.wire.chunks import Chunk
 
 
-def message(
-    data: bytes, *, first: int = 0, offset: int = 0, checksums: int = 2
-) -> WriteBlocksRequest:
-    return WriteBlocksRequest(
-        block_index=first, offset=offset, checksums=range(checksums), data=data
-    )
+def message(data: bytes, *, first: int = 0, offset: int = 0, checksums: int = 2) -> Chunk:
+    return Chunk(block_index=first, offset=offset, checksums=list(range(checksums)), data=data)
 
 
 def test_whole_blocks_of_one_size_are_counted() -> None:
@@ -33,8 +29,6 @@ def test_whole_blocks_of_one_size_are_counted() -> None:
     ],
     ids=["no data", "half", "from the middle", "sizes", "beyond", "checksums", "no such block"],
 )
-def test_anything_else_is_taken_piece_by_piece(
-    sent: WriteBlocksRequest, block_bytes: list[int]
-) -> None:
+def test_anything_else_is_taken_piece_by_piece(sent: Chunk, block_bytes: list[int]) -> None:
     """Parts, other sizes and what is malformed are left to the general way, which judges them."""
     assert count_whole(sent, block_bytes) == 0

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kvtier.v1.removal_pb2 import ClearTierRequest
 from kvtier.v1.result_pb2 import CompleteResult, StoreOutcome
 from kvtier.v1.tier_service_pb2 import (
-    ClearTierRequest,
     ReleaseLeasesRequest,
 )
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest

@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf.message import Message
 from xxhash import xxh3_64_intdigest
 
-from kvtier.server.services.transfer_service import TransferService
+from kvtier.server.services.transfer_service import TransferService, Written
 from kvtier.v1.result_pb2 import ReadResult, WriteResult
 from kvtier.v1.transfer_service_pb2 import (
     ReadBlocksRequest,
@@ -16,6 +16,7 @@ from kvtier.v1.transfer_service_pb2 import (
     WriteBlocksRequest,
     WriteBlocksResponse,
 )
+from kvtier.wire.chunks import split
 from tests.contract.support import words
 
 
@@ -84,9 +85,9 @@ class Upload:
             told.update(zip(answer.block_indexes, words(WriteResult, answer.results), strict=True))
         return told
 
-    async def _requests(self) -> AsyncIterator[WriteBlocksRequest]:
+    async def _requests(self) -> AsyncIterator[Written]:
         while (message := await self._messages.get()) is not None:
-            yield message
+            yield split(WriteBlocksRequest, message.SerializeToString())
 
     async def _send(self, message: bytes | Message) -> None:
         assert isinstance(message, WriteBlocksResponse)
@@ -122,9 +123,9 @@ class Download:
         self._room.release()
 
     async def _send(self, message: bytes | Message) -> None:
-        assert isinstance(message, ReadBlocksResponse)
+        assert isinstance(message, bytes)
         await self._room.acquire()
-        self.answers.append(message)
+        self.answers.append(ReadBlocksResponse.FromString(message))
 
     def results(self) -> dict[int, str]:
         """Return why places were not sent."""

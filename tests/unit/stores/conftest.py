@@ -1,19 +1,21 @@
 """Stores of every kind, and processes that hold one."""
 
-import contextlib
 import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from kvtier.server.stores.base import BlockStore
-from kvtier.server.stores.devices import CudaDevice, EmulatedDevice
+from kvtier.server.stores.cuda import CudaDevice
+from kvtier.server.stores.emulated import EmulatedDevice
 from kvtier.server.stores.gpu import GpuStore
 from kvtier.server.stores.host import HostStore
+
+from .fake_cupy import make_cupy
 
 HOLDER = """
 import sys
@@ -26,60 +28,41 @@ store.close()
 """
 
 OpenStore = Callable[[int], BlockStore]
+OpenKind = Callable[[str, int], BlockStore]
 Hold = Callable[..., subprocess.Popen[str]]
-
-
-class DeviceArray(np.ndarray[tuple[int], np.dtype[np.uint8]]):
-    """An array that takes bytes from the host as CuPy's do."""
-
-    def set(self, source: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
-        assert source.shape == self.shape
-        self[:] = source
-
-
-class Device(contextlib.nullcontext[None]):
-    """A GPU with 64 MiB free."""
-
-    def __init__(self, index: int) -> None:
-        super().__init__()
-        self.mem_info = (64 << 20, 80 << 30)
 
 
 @pytest.fixture
 def fake_cupy(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """A package with the part of CuPy that stores use, over NumPy, with one GPU."""
-    cupy = types.ModuleType("cupy")
-    cupy.empty = lambda n, dtype: np.empty(n, dtype).view(DeviceArray)  # type: ignore[attr-defined]
-    cupy.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
-        Device=Device,
-        is_available=lambda: True,
-        runtime=types.SimpleNamespace(getDeviceCount=lambda: 1),
-        using_allocator=contextlib.nullcontext,
-        get_current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None),
-    )
+    cupy = make_cupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     return cupy
 
 
-@pytest.fixture(params=["host", "emulated", "cuda"])
-def open_any(
-    request: pytest.FixtureRequest, tmp_path: Path, fake_cupy: types.ModuleType
-) -> Iterator[OpenStore]:
-    """Open stores of one kind, closed at the end."""
+@pytest.fixture
+def open_kind(tmp_path: Path, fake_cupy: types.ModuleType) -> Iterator[OpenKind]:
+    """Open stores of a kind and a size, closed at the end."""
+    stores: list[BlockStore] = []
     makers: dict[str, OpenStore] = {
         "host": lambda size: HostStore(tmp_path, "node", f"t{len(stores)}", size),
         "emulated": lambda size: GpuStore(EmulatedDevice(), size),
         "cuda": lambda size: GpuStore(CudaDevice(fake_cupy, 0), size),
     }
-    stores: list[BlockStore] = []
 
-    def make(size: int) -> BlockStore:
-        stores.append(makers[request.param](size))
+    def make(kind: str, size: int) -> BlockStore:
+        stores.append(makers[kind](size))
         return stores[-1]
 
     yield make
     for store in stores:
         store.close()
+
+
+@pytest.fixture(params=["host", "emulated", "cuda"])
+def open_any(request: pytest.FixtureRequest, open_kind: OpenKind) -> OpenStore:
+    """Open stores of one kind, closed at the end."""
+    return partial(open_kind, request.param)
 
 
 @pytest.fixture

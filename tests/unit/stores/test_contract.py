@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvtier.server.stores.base import BlockStore
+from kvtier.server.stores.base import BlockStore, look
 
 OpenStore = Callable[[int], BlockStore]
 
@@ -94,7 +94,9 @@ def test_closing_again_does_nothing_and_a_closed_store_is_empty(open_any: OpenSt
         store.write(0, b"original")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None
+)
 @given(
     st.lists(st.integers(0, 300), unique=True, min_size=2).map(sorted),
     st.randoms(use_true_random=False),
@@ -133,3 +135,27 @@ def test_threads_may_write_and_read_ranges_of_their_own(open_any: OpenStore) -> 
 
     with ThreadPoolExecutor(workers) as pool:
         assert all(pool.map(work, range(workers)))
+
+
+def test_a_view_shows_what_is_read_and_cannot_be_written(open_any: OpenStore) -> None:
+    """It is for readers alone; where the store is in place it takes no memory of its own."""
+    store = open_any(64)
+    store.write(0, bytes(range(64)))
+
+    view = look(store, 3, 8)
+    store.write(3, b"replaced")
+
+    assert view.readonly
+    assert bytes(view) == (b"replaced" if store.views((), ()) is not None else bytes(range(3, 11)))
+
+
+@pytest.mark.parametrize(("position", "length"), [(-1, 4), (5, 4), (1 << 62, 4), (4, -1)])
+def test_a_view_lies_within_the_store(open_any: OpenStore, position: int, length: int) -> None:
+    """As a read does, and of a closed store there is none."""
+    store = open_any(8)
+
+    with pytest.raises(ValueError, match="not within"):
+        look(store, position, length)
+    store.close()
+    with pytest.raises(ValueError, match="not within"):
+        look(store, 0, 8)

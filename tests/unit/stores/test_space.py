@@ -9,7 +9,8 @@ import pytest
 
 from kvtier.server.config import TierConfig
 from kvtier.server.stores.base import StoreError
-from kvtier.server.stores.devices import CudaDevice, EmulatedDevice
+from kvtier.server.stores.cuda import CudaDevice
+from kvtier.server.stores.emulated import EmulatedDevice
 from kvtier.server.stores.gpu import GpuStore
 from kvtier.server.stores.host import HostStore
 from kvtier.server.stores.memory import available_memory

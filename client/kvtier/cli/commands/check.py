@@ -112,7 +112,7 @@ async def _check(settings: Settings, options: _Options) -> None:
         checks = [_Check(endpoint, settings, options, printer) for endpoint in settings.endpoints]
         await asyncio.gather(*(check.run() for check in checks))
         examples = [each for check in checks for each in check.examples]
-        if examples and settings.output == "table":
+        if examples and settings.for_people:
             lines = table_lines(_EXAMPLES, examples, titles=settings.headers)
             click.echo("\n".join(["", *lines]))
         errors = [error for check in checks for error in check.errors]

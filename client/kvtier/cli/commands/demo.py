@@ -56,7 +56,7 @@ def command(
     """
     plan = _plan(trace, count, seed, block_bytes)
     source = trace.name if trace else "generated chats"
-    quiet = settings.output != "table"
+    quiet = not settings.for_people
     outcome = run(show(plan, source, _ignore if quiet else _tell))
     if quiet:
         with printing(settings) as printer:

@@ -11,7 +11,7 @@ from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
 from kvtier.cli.output.messages import to_record, word
 from kvtier.cli.output.table import field_lines, table_lines
-from kvtier.cli.output.times import age
+from kvtier.cli.output.times import age, length
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
 from kvtier.wire.namespaces import MAX_HASH_WIDTH, MIN_HASH_WIDTH
@@ -30,7 +30,7 @@ _LEASES = (
     Column("TIER", lambda r: r["tier"]),
     Column("KIND", lambda r: word(r["kind"], "LEASE_KIND_")),
     Column("OWNER", lambda r: r["owner"]),
-    Column("LEFT", lambda r: r["remaining"], right=True),
+    Column("LEFT", lambda r: length(r["remaining"]), right=True),
 )
 
 

@@ -8,6 +8,7 @@ from kvtier.cli.connect import ask_all, raise_first
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
 from kvtier.cli.output.messages import to_record, word
+from kvtier.cli.output.times import length
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
 from kvtier.wire.sizes import format_size
@@ -17,6 +18,11 @@ def _use(record: Record) -> str:
     if not record["capacity_blocks"]:
         return ""
     return f"{record['ready_blocks'] / record['capacity_blocks']:.0%}"
+
+
+def _oldest_lease(record: Record) -> str:
+    lease = record["oldest_lease"]
+    return f"{length(lease['age'])} {lease['owner']}" if lease else ""
 
 
 _COLUMNS = (
@@ -31,8 +37,12 @@ _COLUMNS = (
     Column("OF", lambda r: str(r["capacity_blocks"]), right=True),
     Column("USE", _use, right=True),
     Column("LEASED", lambda r: str(r["leased_blocks"]), right=True),
+    Column("PINNED", lambda r: str(r["pinned_blocks"]), right=True, wide=True),
+    Column("OLDEST LEASE", _oldest_lease, wide=True),
     Column("STORED", lambda r: str(r["counters"]["stored"]), right=True),
     Column("EVICTED", lambda r: str(r["counters"]["evicted"]), right=True),
+    Column("ON EVICT", lambda r: r["on_evict"] or "drop", wide=True),
+    Column("WRITE THROUGH", lambda r: ", ".join(r["write_through"]) or "none", wide=True),
 )
 
 
@@ -40,7 +50,10 @@ _COLUMNS = (
 @common_options
 @pass_settings
 def command(settings: Settings) -> None:
-    """List tiers, with use and counters."""
+    """List tiers, with use and counters.
+
+    With -o wide also what is pinned, and the oldest lease other than a pin.
+    """
     answers = run(ask_all(settings, _describe))
     with printing(settings, _COLUMNS) as printer:
         printer.write([record for answer in answers for record in answer.value or ()])

@@ -78,9 +78,11 @@ def command(settings: Settings, /, *, file: Path, **offer: Any) -> None:
     failed = [record["result"] for record in records if record["result"] not in _GOOD]
     if failed:
         what = f"{len(failed)} of {len(records)} blocks were not stored: {failed[0]}"
-        raise CommandError(settings.one_endpoint(), what)
+        todo = "put them again: the tier has a store_threshold" if _DEFERRED in failed else ""
+        raise CommandError(settings.one_endpoint(), what, todo)
 
 
+_DEFERRED = StoreOutcome.Name(StoreOutcome.STORE_OUTCOME_DEFERRED)
 _STORED = WriteResult.Name(WriteResult.WRITE_RESULT_STORED)
 _GOOD = (_STORED, StoreOutcome.Name(StoreOutcome.STORE_OUTCOME_PRESENT))
 

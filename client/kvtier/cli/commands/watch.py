@@ -141,7 +141,7 @@ async def _watch(settings: Settings, options: _Options) -> None:
 
 def _tell_how_to_go_on(settings: Settings, sink: _Sink) -> None:
     """Spare a person at a terminal the search for the position; programs read it from JSON."""
-    at_a_terminal = settings.output == "table" and sys.stderr.isatty()
+    at_a_terminal = settings.for_people and sys.stderr.isatty()
     if at_a_terminal and len(settings.endpoints) == 1 and sink.position is not None:
         click.echo(f"go on from here with --since {sink.position}", err=True)
 

@@ -27,7 +27,8 @@ def printing(settings: Settings, columns: Sequence[Column] = ()) -> Iterator[Pri
         case "jsonl":
             printer = JsonLinesPrinter(sys.stdout)
         case _:
-            printer = TablePrinter(sys.stdout, columns, titles=settings.headers)
+            shown = [c for c in columns if settings.output == "wide" or not c.wide]
+            printer = TablePrinter(sys.stdout, shown, titles=settings.headers)
     try:
         yield printer
     except BaseException:

@@ -15,12 +15,14 @@ class Column(NamedTuple):
         value: The cell's text.
         right: Align to the right, for numbers.
         width: Least width, for a table that is written before all its rows are known.
+        wide: Only in a wide table.
     """
 
     title: str
     value: Callable[[Record], str]
     right: bool = False
     width: int = 0
+    wide: bool = False
 
 
 class Printer(Protocol):

@@ -13,6 +13,11 @@ def age(timestamp: str | None, now: datetime | None = None) -> str:
     return span(((now or datetime.now(UTC)) - past).total_seconds())
 
 
+def length(duration: str) -> str:
+    """Return a duration of proto3 JSON, such as "3.5s", as `span` says it."""
+    return span(float(duration.removesuffix("s")))
+
+
 def span(seconds: float) -> str:
     """Return a length of time in its largest whole unit, such as "45s" or "2h"."""
     for unit, size in _UNITS:

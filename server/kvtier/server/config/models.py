@@ -28,6 +28,7 @@ from kvtier.server.config.values import (
 from kvtier.wire.sizes import format_size
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+DAY, YEAR = 86_400.0, 365 * 86_400.0
 MAX_TIERS = 16
 _MOST_SPARE_BYTES = 16 * MIB
 
@@ -60,7 +61,18 @@ class TierConfig(_Settings):
         "Unset: the largest block of the first namespace that is registered.",
     )
     policy: Annotated[str, StringConstraints(min_length=1, max_length=63)] = Field(
-        default="lru", description="The replacement policy, by name."
+        default="lru",
+        description="The replacement policy, by name: lru or arc, or one that was registered.",
+    )
+    store_threshold: Annotated[Count, Field(le=1000)] = Field(
+        default=1,
+        description="From which offer on a block is stored: 1 stores every block at once, 2 those "
+        "that are offered again. An offer before that is answered DEFERRED for the block.",
+    )
+    store_tracker: Annotated[Count, Field(le=1 << 20)] = Field(
+        default=65_536,
+        description="With a store_threshold above 1: blocks whose offers are remembered. When "
+        "there are more, those offered longest ago are forgotten.",
     )
     events: bool = Field(
         default=True,
@@ -145,9 +157,20 @@ class LimitsConfig(_Settings):
     lease_ttl_max: Annotated[Seconds, Field(ge=1, le=300)] = Field(
         default=300.0, description="Longest time to live of a lease, in seconds."
     )
-    leases_per_owner: Count = Field(default=4096, description="Open leases of one owner.")
+    leases_per_owner: Count = Field(
+        default=4096, description="Open leases of one owner, and beside them as many pins."
+    )
     leased_bytes_per_owner: Annotated[Size, Field(ge=1, le=1 << 60)] = Field(
-        default=64 * GIB, description="Bytes of blocks under one owner's open leases."
+        default=64 * GIB, description="Bytes of blocks under one owner's leases, without pins."
+    )
+    pin_ttl: Annotated[Seconds, Field(ge=1, le=YEAR)] = Field(
+        default=DAY, description="Time to live of a pin that states none, in seconds."
+    )
+    pin_ttl_max: Annotated[Seconds, Field(ge=1, le=YEAR)] = Field(
+        default=7 * DAY, description="Longest time to live of a pin, in seconds."
+    )
+    pinned_bytes_per_owner: Annotated[Size, Field(ge=1, le=1 << 60)] = Field(
+        default=16 * GIB, description="Bytes of blocks under one owner's pins."
     )
     followers: Count = Field(default=256, description="Followers of events at one time.")
     namespaces: Annotated[Count, Field(le=4096)] = Field(
@@ -155,6 +178,12 @@ class LimitsConfig(_Settings):
     )
     snapshots: Count = Field(default=8, description="Snapshots under way at one time.")
     transfers: Count = Field(default=256, description="Calls that move bytes at one time.")
+    transfer_bytes: Annotated[Size, Field(ge=4 * MIB)] = Field(
+        default=512 * MIB,
+        description="Bytes of payloads that calls which move bytes have in memory at one time, "
+        "half of them for reads and half for writes. A write takes 2 MiB; a read takes 4 MiB, and "
+        "the largest block besides when it reads from a GPU. Who finds too few waits in turn.",
+    )
 
 
 class EventsConfig(_Settings):

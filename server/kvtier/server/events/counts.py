@@ -17,6 +17,8 @@ class BlockCounts:
         """Count a store or removal at a place; return by how much the number of blocks changed."""
         change = -part.blocks if part.field == REMOVED else part.blocks
         self._blocks[place] += change
+        if not self._blocks[place]:
+            del self._blocks[place]
         return change
 
     def clear(self, part: Part) -> list[tuple[Place, int]]:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from kvtier.server.events.feed import Delivery
 from kvtier.server.events.filter import EventFilter
 from kvtier.server.events.messages import Messages
-from kvtier.server.events.source import EventSource
+from kvtier.server.events.source import EventSource, News
 from kvtier.v1.event_service_pb2 import ResetReason
 
 Send: TypeAlias = Callable[[bytes], Awaitable[None]]
@@ -65,12 +65,14 @@ class Line:
 
     async def introduce_namespaces(self) -> None:
         """Send the descriptions of namespaces that pass and are new since the last call."""
-        namespaces = self._source.namespaces()
-        while self._introduced < len(namespaces):
-            fingerprint, description = namespaces[self._introduced]
-            self._introduced += 1
-            if self._wanted.passes_namespace(fingerprint):
-                await self._write(self._messages.namespace(self.told, description))
+        while (news := self._news()).newest != self._introduced:
+            self._introduced = news.newest
+            for fingerprint, description in news.described:
+                if self._wanted.passes_namespace(fingerprint):
+                    await self._write(self._messages.namespace(self.told, description))
+
+    def _news(self) -> News:
+        return self._source.namespaces(self._introduced, self.told)
 
     async def page(self, stored: Iterable[bytes], through: int) -> None:
         """Send a page of encoded BlockStored messages that are exact at a position."""

@@ -69,6 +69,7 @@ class EventLog:
         self._gathered: list[Part] | None = None
         self._bell = Bell()
         self._counts = BlockCounts()
+        self._named: dict[bytes, int] = {}
         # A batch is a row of these columns, not an object: the garbage collector tracks nothing in
         # them, where it would have to walk the whole log.
         self._basic = [b""] * max_batches
@@ -145,6 +146,19 @@ class EventLog:
         """Wake whoever waits, for another reason than a batch."""
         self._bell.ring()
 
+    def last_named(self, namespace: bytes) -> int:
+        """Return the newest batch that names a namespace; 0 when none does."""
+        return self._named.get(namespace, 0)
+
+    def forget_name(self, namespace: bytes) -> None:
+        """Forget what `last_named` says of a namespace that no batch held names any more."""
+        self._named.pop(namespace, None)
+
+    def trim(self, through: int) -> None:
+        """Drop the batches up to a position, which is at most the head."""
+        while self.oldest < through:
+            self._drop_oldest()
+
     def _rows(self, column: list[Any], after: int, through: int) -> list[Any]:
         if after < self.oldest:
             raise Lagged(after)
@@ -177,6 +191,7 @@ class EventLog:
 
     def _spans_of(self, part: Part, basic_size: int, full_size: int) -> list[Span]:
         where = (part.tier, part.medium, part.namespace)
+        self._named[part.namespace] = self.head
         if part.field != CLEARED:
             return [(*where, basic_size, full_size, self._counts.change(where, part))]
         gone = [(*place, 0, 0, -blocks) for place, blocks in self._counts.clear(part)]

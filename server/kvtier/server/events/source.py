@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kvtier.server.events.log import EventLog
 from kvtier.server.events.parts import Part
@@ -26,6 +26,18 @@ class TierInfo:
     state: int
 
 
+class News(NamedTuple):
+    """Namespaces that a follower was not told of yet.
+
+    Attributes:
+        newest: What to ask with the next time.
+        described: Fingerprint and serialized Namespace of each.
+    """
+
+    newest: int
+    described: Sequence[tuple[bytes, bytes]]
+
+
 class EventSource(Protocol):
     """A node, as the event service sees it.
 
@@ -45,10 +57,14 @@ class EventSource(Protocol):
         """Return the tiers, from fastest to slowest."""
         ...
 
-    def namespaces(self) -> Sequence[tuple[bytes, bytes]]:
-        """Return fingerprint and serialized Namespace of each, in the order of registration.
+    def namespaces(self, number: int, position: int) -> News:
+        """Return the namespaces that a follower must be told of before it is told anything else.
 
-        The list only ever grows at its end.
+        They are those registered since, and those deleted since that a later batch names.
+
+        Args:
+            number: The `newest` of the last answer; 0 to hear of all.
+            position: The position that the follower has come to.
         """
         ...
 

@@ -2,15 +2,15 @@
 
 from dataclasses import asdict
 
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from kvtier.server.leases import Lease
 from kvtier.server.node import Node
-from kvtier.server.operations.requests import MAX_OFFERED
+from kvtier.server.operations.requests import MAX_OFFERED, as_duration
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import Medium, Position
 from kvtier.v1.event_service_pb2 import TierState
-from kvtier.v1.tier_pb2 import Limits, TierCounters
+from kvtier.v1.tier_pb2 import Limits, TierCounters, TierLease
 from kvtier.v1.tier_pb2 import Node as NodeMessage
 from kvtier.v1.tier_pb2 import Tier as TierMessage
 from kvtier.v1.tier_service_pb2 import (
@@ -62,23 +62,23 @@ def list_namespaces(node: Node) -> ListNamespacesResponse:
 
 def _limits(node: Node) -> Limits:
     limits = node.config.limits
-    longest = Duration()
-    longest.FromNanoseconds(int(limits.lease_ttl_max * 1e9))
     return Limits(
         message_bytes=limits.message_bytes,
         hashes=limits.hashes,
         block_bytes=limits.block_bytes,
-        lease_ttl=longest,
+        lease_ttl=as_duration(limits.lease_ttl_max),
+        pin_ttl=as_duration(limits.pin_ttl_max),
         leases_per_owner=limits.leases_per_owner,
         offered_blocks=min(MAX_OFFERED, limits.hashes),
         leased_bytes_per_owner=limits.leased_bytes_per_owner,
+        pinned_bytes_per_owner=limits.pinned_bytes_per_owner,
         followers=limits.followers,
         namespaces=limits.namespaces,
     )
 
 
 def _tier(node: Node, tier: Tier) -> TierMessage:
-    occupancy = tier.occupancy
+    occupancy, oldest = tier.occupancy, node.leases.accounts.oldest(tier)
     return TierMessage(
         name=tier.name,
         medium=Medium.ValueType(tier.store.medium),
@@ -95,4 +95,17 @@ def _tier(node: Node, tier: Tier) -> TierMessage:
         on_evict=tier.below.name if tier.below else "",
         write_through=[target.name for target in node.tiering.written_through(tier)],
         counters=TierCounters(**asdict(tier.counters)),
+        store_threshold=tier.threshold.offers if tier.threshold else 1,
+        pinned_blocks=len(occupancy.pins),
+        oldest_lease=_tier_lease(node, oldest) if oldest is not None else None,
+    )
+
+
+def _tier_lease(node: Node, lease: Lease) -> TierLease:
+    return TierLease(
+        owner=lease.owner,
+        kind=lease.kind,
+        age=as_duration(node.clock.monotonic() - lease.opened),
+        remaining=as_duration(node.leases.seconds_left(lease)),
+        blocks=len(lease.slots),
     )

@@ -3,13 +3,12 @@
 from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import cast
 
 import grpc
 
 from kvtier.server.leases import End, Lease
 from kvtier.server.node import Node
-from kvtier.server.peers.peer import Peer, PeerError, Read
+from kvtier.server.peers.peer import Message, Peer, PeerError, Read
 from kvtier.server.tiering.carrier import COPIED, CORRUPT, DELETED, FAILED, MISS
 from kvtier.server.transfers.writer import BlockWriter
 from kvtier.v1.result_pb2 import (
@@ -25,8 +24,8 @@ from kvtier.v1.transfer_service_pb2 import (
     ReadBlocksRequest,
     ReadBlocksResponse,
     ReadTarget,
-    WriteBlocksRequest,
 )
+from kvtier.wire.chunks import CHUNK_BYTES, Chunk
 from kvtier.wire.errors import KvtierError, Reason
 
 # What became of blocks, by their numbers among those that the peer was asked for.
@@ -80,12 +79,15 @@ async def fetch(
     """
     fetched, lease = Fetched(), None
     try:
-        async with peer.reading(ReadBlocksRequest(blocks=wanted)) as read:
+        async with (
+            node.write_bytes.share(CHUNK_BYTES),
+            peer.reading(ReadBlocksRequest(blocks=wanted)) as read,
+        ):
             message = await read()
             fetched.heard = True
             if message is None:
                 raise peer.broke(_TOO_EARLY)
-            lease, fetched.results = await reserve(_skipped(peer, message, count))
+            lease, fetched.results = await reserve(_skipped(peer, message[0], count))
             arrival = _Arrival(node, peer, lease, fetched.results)
             try:
                 await arrival.take_all(message, read)
@@ -129,7 +131,7 @@ class _Arrival:
         self._lease = lease
         self._skipped: set[int] = set()
 
-    async def take_all(self, first: ReadBlocksResponse, read: Read) -> None:
+    async def take_all(self, first: Message, read: Read) -> None:
         """Take a message and those that follow, until something is known of every block."""
         await self._take(first)
         while len(self._results) < len(self._lease.block_bytes):
@@ -138,18 +140,19 @@ class _Arrival:
                 raise self._peer.broke(_TOO_EARLY)
             await self._take(message)
 
-    async def _take(self, message: ReadBlocksResponse) -> None:
-        node, lease = self._node, self._lease
+    async def _take(self, message: Message) -> None:
+        node, lease, (about, data) = self._node, self._lease, message
         if node.leases.get(lease.id) is not lease:
             raise _LeaseEndedError
         node.leases.renew(lease, node.config.peer_timeout + LEASE_MARGIN)
-        if not (message.data or message.block_indexes):
+        if not (data or about.block_indexes):
             raise self._peer.broke("a message says nothing")
-        skipped = _skipped(self._peer, message, len(lease.block_bytes))
+        skipped = _skipped(self._peer, about, len(lease.block_bytes))
         self._skipped |= skipped.keys()
         for place, result in skipped.items():
             self._results.setdefault(place, result)
-        for part in past_skipped(message, lease.block_bytes, self._skipped):
+        chunk = Chunk(about.block_index, about.offset, about.checksums, data)
+        for part in past_skipped(chunk, lease.block_bytes, self._skipped):
             written = await self._write(part)
             node.refuse_when_drained()
             done = [place for place, result in written.items() if result == WRITE_RESULT_WRITTEN]
@@ -157,10 +160,9 @@ class _Arrival:
             for place, outcome in written.items():
                 self._results.setdefault(place, _WRITTEN[outcome])
 
-    async def _write(self, part: ReadBlocksResponse) -> dict[int, WriteResult.ValueType]:
+    async def _write(self, part: Chunk) -> dict[int, WriteResult.ValueType]:
         try:
-            # Both kinds of messages have the fields that say where the data belongs.
-            return await self.writer.take(cast("WriteBlocksRequest", part))
+            return await self.writer.take(part)
         except KvtierError as error:
             if error.code is grpc.StatusCode.ABORTED:
                 raise _LeaseEndedError from None
@@ -168,28 +170,27 @@ class _Arrival:
 
 
 def past_skipped(
-    message: ReadBlocksResponse, block_bytes: Sequence[int], skipped: Container[int]
-) -> Iterator[ReadBlocksResponse]:
-    """Yield a message, or one for each block where its data runs on over blocks that are not sent.
+    chunk: Chunk, block_bytes: Sequence[int], skipped: Container[int]
+) -> Iterator[Chunk]:
+    """Yield a chunk, or one for each block where its data runs on over blocks that are not sent.
 
     Args:
-        message: The message.
+        chunk: The data of a message.
         block_bytes: Bytes of each block of the call.
         skipped: The places of the blocks that are not sent.
     """
-    place, offset = message.block_index, message.offset
-    end, left = place, len(message.data) + offset
+    place, offset = chunk.block_index, chunk.offset
+    end, left = place, len(chunk.data) + offset
     while left > 0 and end < len(block_bytes):
         left, end = left - block_bytes[end], end + 1
     if not any(each in skipped for each in range(place, end)):
-        yield message
+        yield chunk
         return
-    rest, checksums = memoryview(message.data), iter(message.checksums)
+    rest, checksums = memoryview(chunk.data), iter(chunk.checksums)
     while rest:
         while place in skipped:
             place, offset = place + 1, 0
         size = block_bytes[place] - offset if place < len(block_bytes) else len(rest)
         part, rest = rest[:size], rest[size:]
-        told = [next(checksums, 0)] if len(part) == size else []
-        yield ReadBlocksResponse(block_index=place, offset=offset, checksums=told, data=bytes(part))
+        yield Chunk(place, offset, [next(checksums, 0)] if len(part) == size else [], part)
         place, offset = place + 1, 0

@@ -91,7 +91,7 @@ async def _promote(
             await awaited.wait(_patience(seconds_left))
             # The wait may have outlasted these.
             node.refuse_when_closing()
-            node.registry.get(request.namespace)
+            node.registry.check_known(wanted.namespace)
         return _open_load(node, request, digest, wanted, awaited.coming)
     finally:
         awaited.end()
@@ -121,7 +121,7 @@ def _open_load(
             _on_its_way(node, tier, key, coming) if result == MISS else result
             for key, result in zip(keys, results, strict=True)
         ]
-    slots, aliases = _by_place(found)
+    slots, aliases = by_place(found)
     lease = Lease(
         request.lease_id,
         wanted.owner,
@@ -152,7 +152,7 @@ def _on_its_way(
     return LookupResult.LOOKUP_RESULT_RETRY if below else MISS
 
 
-def _by_place(found: Sequence[int | None]) -> tuple[dict[int, int], dict[int, int]]:
+def by_place(found: Sequence[int | None]) -> tuple[dict[int, int], dict[int, int]]:
     """Return each slot by its first place, and that first place by each further one."""
     first: dict[int, int] = {}
     aliases: dict[int, int] = {}

@@ -1,6 +1,8 @@
 """LookupBlocks and TouchBlocks."""
 
-from collections.abc import Sequence
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Iterator, Sequence
 
 from kvtier.server.node import Node
 from kvtier.server.operations.requests import (
@@ -11,6 +13,7 @@ from kvtier.server.operations.requests import (
     read_scope,
     read_text,
 )
+from kvtier.server.tiers.spaces import NamespaceInfo
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.result_pb2 import ChainLookup, LookupResult
 from kvtier.v1.tier_service_pb2 import (
@@ -23,25 +26,67 @@ from kvtier.v1.tier_service_pb2 import (
 HIT = LookupResult.LOOKUP_RESULT_HIT
 HIT_PENDING = LookupResult.LOOKUP_RESULT_HIT_PENDING
 MISS = LookupResult.LOOKUP_RESULT_MISS
+# Blocks looked up between two turns of the loop: about a millisecond.
+_STEP = 4096
 
 
-def lookup_blocks(node: Node, request: LookupBlocksRequest) -> LookupBlocksResponse:
-    """Answer each chain from the tables."""
+def lookup_blocks(
+    node: Node, request: LookupBlocksRequest
+) -> LookupBlocksResponse | Awaitable[LookupBlocksResponse]:
+    """Answer each chain from the tables: at once when it is short work, else step by step.
+
+    Large lookups take turns, and between two steps of one whoever asks for little is answered.
+    """
     namespace = node.registry.get(request.namespace)
-    check_count(node, namespace, [chain.block_hashes for chain in request.chains], "chains")
+    lists = [chain.block_hashes for chain in request.chains]
+    check_count(node, namespace, lists, "chains")
     response = LookupBlocksResponse(tiers=[tier.name for tier in node.tiers])
+    steps = _answer_chains(node, namespace, request, response)
+    if sum(map(len, lists)) > _STEP * namespace.hash_width:
+        return _step_by_step(node, steps, response)
+    deque(steps, maxlen=0)
+    return response
+
+
+async def _step_by_step(
+    node: Node, steps: Iterator[None], response: LookupBlocksResponse
+) -> LookupBlocksResponse:
+    async with node.large_lookups:
+        for _ in steps:
+            await asyncio.sleep(0)
+    return response
+
+
+def _answer_chains(
+    node: Node,
+    namespace: NamespaceInfo,
+    request: LookupBlocksRequest,
+    response: LookupBlocksResponse,
+) -> Iterator[None]:
+    """Answer chain by chain, and yield after each step of a chain."""
     for chain in request.chains:
         group, scope = read_group(namespace, chain.group), read_scope(chain.scope)
         hashes = read_hashes(namespace, chain.block_hashes)
-        keys = node.spaces.find(namespace, group, scope).keys(hashes)
-        lengths = [tier.prefix(keys) for tier in node.tiers]
-        answer = response.chains.add(
-            prefix_lengths=lengths,
-            union_prefix_length=_union_prefix(node.tiers, keys, max(lengths)),
-        )
-        if request.include_blocks:
-            _add_blocks(answer, [tier.look_up(keys) for tier in node.tiers])
-    return response
+        answer = response.chains.add(prefix_lengths=[0] * len(node.tiers))
+        for first in range(0, len(hashes), _STEP):
+            space = node.spaces.find(namespace, group, scope)
+            keys = space.keys(hashes[first : first + _STEP])
+            _go_on(node.tiers, answer, first, keys)
+            if request.include_blocks:
+                _add_blocks(answer, [tier.look_up(keys) for tier in node.tiers])
+            yield
+
+
+def _go_on(tiers: Sequence[Tier], answer: ChainLookup, first: int, keys: Sequence[bytes]) -> None:
+    """Lengthen the prefixes that reach as far as these blocks of a chain, which begin there."""
+    reach = 0
+    for place, tier in enumerate(tiers):
+        if answer.prefix_lengths[place] == first:
+            length = tier.prefix(keys)
+            answer.prefix_lengths[place] += length
+            reach = max(reach, length)
+    if answer.union_prefix_length == first:
+        answer.union_prefix_length += _union_prefix(tiers, keys, reach)
 
 
 def touch_blocks(node: Node, request: TouchBlocksRequest) -> TouchBlocksResponse:
@@ -68,8 +113,12 @@ def _union_prefix(tiers: Sequence[Tier], keys: Sequence[bytes], reach: int) -> i
 
 
 def _add_blocks(answer: ChainLookup, by_tier: Sequence[Sequence[int]]) -> None:
-    for results in zip(*by_tier, strict=True):
-        answer.tier_masks.append(sum(1 << i for i, result in enumerate(results) if result == HIT))
-        answer.results.append(
-            HIT if HIT in results else HIT_PENDING if HIT_PENDING in results else MISS
-        )
+    blocks = list(zip(*by_tier, strict=True))
+    # There are few combinations of results, and may be many thousands of blocks.
+    combinations = set(blocks)
+    masks = {c: sum(1 << i for i, result in enumerate(c) if result == HIT) for c in combinations}
+    over_all = {
+        c: HIT if HIT in c else HIT_PENDING if HIT_PENDING in c else MISS for c in combinations
+    }
+    answer.tier_masks.extend(map(masks.__getitem__, blocks))
+    answer.results.extend(map(over_all.__getitem__, blocks))

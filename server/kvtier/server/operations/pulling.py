@@ -158,6 +158,8 @@ class _Pull:
         """
         numbers = [i for i in range(len(asked)) if i not in skipped]
         room = await self._room(len(numbers))
+        # The peer and the room may have taken longer than the namespace was there.
+        self._node.registry.check_known(self._runs[0].space.namespace)
         # Somebody else may have stored some of them meanwhile.
         plan = plan_blocks(self._target.table, runs)
         absent = set(plan.fresh)
@@ -193,8 +195,7 @@ class _Pull:
         told = list(results.values())
         target.counters.copies_failed += told.count(CORRUPT) + told.count(FAILED)
         copied = [key for key, result in results.items() if result == COPIED]
-        node.tiering.write_through(node.random_bytes(_LEASE_ID_BYTES), target, copied)
-        node.tiering.after_store(target)
+        node.tiering.completed(node.random_bytes(_LEASE_ID_BYTES), target, copied)
 
 
 def cut_into_steps(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:

@@ -90,11 +90,12 @@ def read_text(what: str, text: str, *, required: bool) -> str:
     return text
 
 
-def read_ttl(node: Node, ttl: Duration, *, given: bool) -> float:
+def read_ttl(node: Node, ttl: Duration, *, given: bool, pin: bool = False) -> float:
     """Return a time to live in seconds, within the limit; the default when none is given."""
-    longest = node.config.limits.lease_ttl_max
+    limits = node.config.limits
+    longest = limits.pin_ttl_max if pin else limits.lease_ttl_max
     if not given:
-        return min(DEFAULT_TTL, longest)
+        return min(limits.pin_ttl if pin else DEFAULT_TTL, longest)
     if not 0 <= ttl.nanos <= _MAX_NANOS:
         raise invalid(f"ttl has {ttl.nanos} nanos; it must have 0 to {_MAX_NANOS}")
     seconds = float(ttl.seconds) + ttl.nanos / 1e9

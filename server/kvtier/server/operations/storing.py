@@ -69,7 +69,7 @@ async def open_store(
     if node.tiering.written_through(tier):
         lease.offered = [key for run in runs for key in run.space.keys(run.hashes)]
     node.leases.open(lease, ttl)
-    node.tiering.after_store(tier)
+    node.tiering.keep_free(tier)
     response = _answer(lease, reservation, [*moved, *reservation.evicted], ttl)
     lease.answer = response.SerializeToString()
     return lease, response
@@ -96,7 +96,7 @@ def _complete(node: Node, request: CompleteStoreRequest) -> bytes:
     results = publish_lease(lease, failed)
     outcome = CompleteStoreResponse(results=results).SerializeToString()
     node.leases.end(lease, End.COMPLETED, outcome)
-    node.tiering.write_through(lease.id, lease.tier, lease.offered)
+    node.tiering.completed(lease.id, lease.tier, lease.offered)
     return outcome
 
 
@@ -131,18 +131,15 @@ async def _move_down(
     """Let the tier below take over blocks whose room an offer needs; return these, by space."""
 
     def shortage(in_hand: int) -> tuple[int, Sequence[int]]:
-        missing, residents = tier.shortage(runs, node.leases.room_of(owner), in_hand)
-        if missing > 0:
-            tier.occupancy.policy.stamp(request_id, ())
-        return missing, residents
+        return tier.shortage(request_id, runs, node.leases.room_of(owner), in_hand)
 
     freed = await node.tiering.demoter.make_room(tier, shortage)
-    if not freed:
-        return []
-    moved = [(origin.space, packed) for origin, packed in tier.packed(tier.table.by_origin(freed))]
+    groups = tier.table.by_origin(freed) if freed else []
+    moved = [(origin.space, packed) for origin, packed in tier.packed(groups)]
     tier.occupancy.unpin(freed)
-    # Somebody may have waited longer than the node took offers.
+    # The wait may have outlasted these.
     node.refuse_when_closing()
+    node.registry.check_known(runs[0].space.namespace)
     return moved
 
 

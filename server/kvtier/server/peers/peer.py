@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from kvtier.server.channel_options import Option
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadBlocksResponse
+from kvtier.wire.chunks import split
 from kvtier.wire.errors import (
     KvtierError,
     Reason,
@@ -19,7 +20,9 @@ from kvtier.wire.errors import (
 
 _log = structlog.get_logger(__name__)
 
-Read = Callable[[], Awaitable[ReadBlocksResponse | None]]
+# A message without its data, and the data.
+Message = tuple[ReadBlocksResponse, memoryview]
+Read = Callable[[], Awaitable[Message | None]]
 
 _METHOD = "/kvtier.v1.TransferService/ReadBlocks"
 _LONGEST_DETAILS = 200
@@ -85,7 +88,7 @@ class Peer:
         method: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = line.channel.unary_stream(_METHOD)
         call = method(request.SerializeToString())
 
-        async def read() -> ReadBlocksResponse | None:
+        async def read() -> Message | None:
             return await self._next(call)
 
         try:
@@ -106,9 +109,7 @@ class Peer:
         if line is not None:
             await line.channel.close()
 
-    async def _next(
-        self, call: "grpc.aio.UnaryStreamCall[bytes, bytes]"
-    ) -> ReadBlocksResponse | None:
+    async def _next(self, call: "grpc.aio.UnaryStreamCall[bytes, bytes]") -> Message | None:
         try:
             async with asyncio.timeout(self._timeout):
                 message = await call.read()
@@ -119,7 +120,7 @@ class Peer:
         if not isinstance(message, bytes):
             return None
         try:
-            return ReadBlocksResponse.FromString(message)
+            return split(ReadBlocksResponse, message)
         except DecodeError:
             raise self.broke(f"{len(message)} bytes that are no message") from None
 

@@ -11,9 +11,10 @@ nothing of it.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -57,6 +58,7 @@ def add_service(
     descriptor: ServiceDescriptor,
     servicer: object,
     before: Callable[[], None],
+    parsers: Mapping[str, Parse] = MappingProxyType({}),
 ) -> None:
     """Register every method of a service.
 
@@ -68,9 +70,13 @@ def add_service(
             that the caller waits, None when it told no deadline. A streaming one is a
             coroutine that takes the request, or an iterator of requests, and a `Sender`.
         before: Called before each call.
+        parsers: What makes a request of bytes, by the full name of the message, where that is not
+            the generated class; it raises DecodeError.
     """
     handlers = {
-        method.name: _handler(method, getattr(servicer, snake_case(method.name)), before)
+        method.name: _handler(
+            _parser(method, parsers), method, getattr(servicer, snake_case(method.name)), before
+        )
         for method in descriptor.methods
     }
     generic = grpc.method_handlers_generic_handler(descriptor.full_name, handlers)
@@ -88,9 +94,8 @@ def encode(message: bytes | Message) -> bytes:
 
 
 def _handler(
-    method: MethodDescriptor, act: Callable[..., Any], before: Callable[[], None]
+    parse: Parse, method: MethodDescriptor, act: Callable[..., Any], before: Callable[[], None]
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    parse = _parser(method)
     if method.client_streaming and method.server_streaming:
         return grpc.stream_stream_rpc_method_handler(_bidirectional(parse, act, before))
     if method.server_streaming:
@@ -98,16 +103,15 @@ def _handler(
     return grpc.stream_unary_rpc_method_handler(_unary(parse, act, before))
 
 
-def _parser(method: MethodDescriptor) -> Parse:
-    message_class = GetMessageClass(method.input_type)
+def _parser(method: MethodDescriptor, parsers: Mapping[str, Parse]) -> Parse:
+    name = method.input_type.full_name
+    of_bytes = parsers.get(name) or GetMessageClass(method.input_type).FromString
 
     def parse(data: bytes) -> Any:
         try:
-            return message_class.FromString(data)
+            return of_bytes(data)
         except DecodeError:
-            raise invalid(
-                f"the request's {len(data)} bytes are no {method.input_type.full_name}"
-            ) from None
+            raise invalid(f"the request's {len(data)} bytes are no {name}") from None
 
     return parse
 
@@ -118,8 +122,8 @@ def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) ->
     async def call(context: Context) -> bytes:
         request = parse(await _only(context))
         before()
-        response = await act(request, context.time_remaining()) if waits else act(request)
-        return encode(response)
+        response = act(request, context.time_remaining()) if waits else act(request)
+        return encode(await response if isawaitable(response) else response)
 
     return partial(_answer, call)
 

@@ -1,5 +1,7 @@
 """TierService: one short method for each call; what it does is in `kvtier.server.operations`."""
 
+from collections.abc import Awaitable
+
 from kvtier.server.node import Node
 from kvtier.server.operations import (
     copying,
@@ -8,6 +10,7 @@ from kvtier.server.operations import (
     listing,
     loading,
     looking,
+    pinning,
     removing,
     storing,
 )
@@ -19,6 +22,15 @@ from kvtier.v1.listing_pb2 import (
     DescribeBlockResponse,
     ListBlocksRequest,
     ListBlocksResponse,
+)
+from kvtier.v1.pinning_pb2 import PinBlocksRequest, UnpinBlocksRequest, UnpinBlocksResponse
+from kvtier.v1.removal_pb2 import (
+    ClearTierRequest,
+    ClearTierResponse,
+    DeleteBlocksRequest,
+    DeleteBlocksResponse,
+    DeleteNamespaceRequest,
+    DeleteNamespaceResponse,
 )
 
 
@@ -50,7 +62,13 @@ class TierService:
         """Describe the namespaces."""
         return describing.list_namespaces(self._node)
 
-    def lookup_blocks(self, request: pb.LookupBlocksRequest) -> pb.LookupBlocksResponse:
+    def delete_namespace(self, request: DeleteNamespaceRequest) -> DeleteNamespaceResponse:
+        """Remove a namespace's blocks, and forget it."""
+        return removing.delete_namespace(self._node, request)
+
+    def lookup_blocks(
+        self, request: pb.LookupBlocksRequest
+    ) -> pb.LookupBlocksResponse | Awaitable[pb.LookupBlocksResponse]:
         """Tell how long a prefix of each chain is readable."""
         return looking.lookup_blocks(self._node, request)
 
@@ -92,11 +110,19 @@ class TierService:
         """Copy blocks from tier to tier."""
         await copying.copy_blocks(self._node, request, send)
 
-    def delete_blocks(self, request: pb.DeleteBlocksRequest) -> pb.DeleteBlocksResponse:
+    def pin_blocks(self, request: PinBlocksRequest) -> bytes:
+        """Keep readable blocks for long."""
+        return pinning.pin_blocks(self._node, request)
+
+    def unpin_blocks(self, request: UnpinBlocksRequest) -> UnpinBlocksResponse:
+        """End pins."""
+        return pinning.unpin_blocks(self._node, request)
+
+    def delete_blocks(self, request: DeleteBlocksRequest) -> DeleteBlocksResponse:
         """Remove blocks."""
         return removing.delete_blocks(self._node, request)
 
-    def clear_tier(self, request: pb.ClearTierRequest) -> pb.ClearTierResponse:
+    def clear_tier(self, request: ClearTierRequest) -> ClearTierResponse:
         """Remove every block of a tier."""
         return removing.clear_tier(self._node, request)
 

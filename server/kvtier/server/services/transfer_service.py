@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 
 from kvtier.server.leases import LOAD, STORE, End, Lease, read_lease_id
 from kvtier.server.node import Node
@@ -13,8 +14,9 @@ from kvtier.server.tiers.table import DOOMED
 from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.limit import transfer
 from kvtier.server.transfers.patience import patiently, while_time_is_left
-from kvtier.server.transfers.reader import BlockReader
+from kvtier.server.transfers.reader import BlockReader, memory_of_read
 from kvtier.server.transfers.writer import BlockWriter
+from kvtier.v1.block_pb2 import Lease as LeaseReference
 from kvtier.v1.result_pb2 import (
     WRITE_RESULT_ABORTED,
     WRITE_RESULT_INCOMPLETE,
@@ -25,13 +27,18 @@ from kvtier.v1.result_pb2 import (
 from kvtier.v1.tier_service_pb2 import PrepareStoreRequest, PrepareStoreResponse
 from kvtier.v1.transfer_service_pb2 import (
     ReadBlocksRequest,
-    ReadBlocksResponse,
     ReadTarget,
     WriteBlocksRequest,
     WriteBlocksResponse,
 )
+from kvtier.wire.chunks import CHUNK_BYTES, Chunk, split
 from kvtier.wire.errors import Reason, aborted, failed_precondition, invalid
 
+# What makes requests of bytes, where that is not the generated class: see `add_service`.
+PARSERS = {WriteBlocksRequest.DESCRIPTOR.full_name: partial(split, WriteBlocksRequest)}
+
+# A message without its data, and the data.
+Written = tuple[WriteBlocksRequest, memoryview]
 Results = dict[int, WriteResult.ValueType]
 
 
@@ -51,17 +58,18 @@ class TransferService:
         self._node = node
         self._patience = patience
 
-    async def write_blocks(self, requests: AsyncIterator[WriteBlocksRequest], send: Send) -> None:
+    async def write_blocks(self, requests: AsyncIterator[Written], send: Send) -> None:
         """Fill the slots of a lease, or prepare, write and complete an offer."""
         first = await self._first(requests)
-        target = first.WhichOneof("target") if first is not None else None
+        target = first[0].WhichOneof("target") if first is not None else None
         if first is None or target is None:
             raise invalid("the first message names neither a lease nor an offer")
         with transfer(self._node):
-            if target == "lease":
-                await self._write_lease(first, requests, send)
-            else:
-                await self._write_offer(first, requests, send)
+            async with self._node.write_bytes.share(CHUNK_BYTES):
+                if target == "lease":
+                    await self._write_lease(first, requests, send)
+                else:
+                    await self._write_offer(first, requests, send)
 
     async def read_blocks(self, request: ReadBlocksRequest, send: Send) -> None:
         """Send the bytes of a lease's blocks, or of blocks that the call pins itself."""
@@ -70,19 +78,19 @@ class TransferService:
             raise invalid("the request names neither a lease nor blocks")
         with transfer(self._node):
             if source == "lease":
-                await self._read_lease(self._node.leases.find(request.lease, LOAD), send)
+                await self._read_lease(request.lease, send)
             else:
                 await self._read_target(request.blocks, send)
 
     async def _write_lease(
-        self, first: WriteBlocksRequest, requests: AsyncIterator[WriteBlocksRequest], send: Send
+        self, first: Written, requests: AsyncIterator[Written], send: Send
     ) -> None:
-        lease = self._node.leases.find(first.lease, STORE)
+        lease = self._node.leases.find(first[0].lease, STORE)
         writer = BlockWriter(self._node.leases, lease, self._node.threads)
         try:
-            async for message in self._messages(first, requests, lease):
+            async for chunk in self._chunks(first, requests, lease):
                 writer.check_open()
-                results = await writer.take(message)
+                results = await writer.take(chunk)
                 _answer_aliases(lease, results)
                 if results:
                     await send(_response(results))
@@ -90,21 +98,21 @@ class TransferService:
             writer.close()
 
     async def _write_offer(
-        self, first: WriteBlocksRequest, requests: AsyncIterator[WriteBlocksRequest], send: Send
+        self, first: Written, requests: AsyncIterator[Written], send: Send
     ) -> None:
-        lease, prepared = await self._open(first.offer)
+        lease, prepared = await self._open(first[0].offer)
         ttl = lease.expires - self._node.clock.monotonic()
         writer = BlockWriter(self._node.leases, lease, self._node.threads)
         how, wanted, answered = End.RELEASED, set(lease.slots), set[int]()
         try:
             response = WriteBlocksResponse(prepared=prepared)
-            if not first.data:
+            if not first[1]:
                 await send(response)
                 response = WriteBlocksResponse()
-            async for message in self._messages(first, requests, lease):
+            async for chunk in self._chunks(first, requests, lease):
                 writer.check_open()
                 self._node.leases.renew(lease, ttl)
-                results = await writer.take(message)
+                results = await writer.take(chunk)
                 self._node.refuse_when_drained()
                 _publish(lease, results)
                 answered |= results.keys()
@@ -122,7 +130,7 @@ class TransferService:
             writer.close()
             if self._node.leases.get(lease.id) is lease:
                 self._node.leases.let_go(lease, how)
-                self._node.tiering.write_through(lease.id, lease.tier, lease.offered)
+                self._node.tiering.completed(lease.id, lease.tier, lease.offered)
         if incomplete:
             await send(_response(incomplete))
 
@@ -137,70 +145,89 @@ class TransferService:
                 )
             return await open_store(node, offer, digest)
 
-    async def _read_lease(self, lease: Lease, send: Send) -> None:
-        slots: list[int | None] = [None] * len(lease.block_bytes)
-        for place, slot in lease.slots.items():
-            slots[place] = slot
-        for place, first in lease.aliases.items():
-            slots[place] = slots[first]
-        with _held(lease.tier, list(lease.slots.values())):
-            async for message in self._read(lease.tier, slots, lease.block_bytes):
-                try:
-                    await while_time_is_left(send(message), lambda: self._seconds_left(lease))
-                except TimeoutError:
-                    raise aborted(
-                        f"lease {lease.id.hex()} ended while its blocks were read"
-                    ) from None
+    async def _read_lease(self, reference: LeaseReference, send: Send) -> None:
+        lease = self._node.leases.find(reference, LOAD)
+
+        async def send_in_time(message: bytes) -> None:
+            try:
+                await while_time_is_left(send(message), lambda: self._seconds_left(lease))
+            except TimeoutError:
+                raise aborted(f"lease {lease.id.hex()} ended while its blocks were read") from None
+
+        async with self._share_of_read(lease.tier, lease.block_bytes):
+            self._node.leases.find(reference, LOAD)
+            with _held(lease.tier, list(lease.slots.values())):
+                reader = self._reader(lease.tier, _slots_of(lease), lease.block_bytes)
+                await reader.send_all(send_in_time)
 
     async def _read_target(self, target: ReadTarget, send: Send) -> None:
         self._node.refuse_when_closing()
         tier, namespace = self._node.tier(target.tier), self._node.registry.get(target.namespace)
         keys = read_keys(self._node, namespace, target.blocks)
         sizes = block_sizes(namespace, target.blocks)
-        found = tier.pin(keys)
+        async with self._share_of_read(tier, sizes):
+            found = tier.pin(keys)
+            try:
+                await self._reader(tier, found, sizes).send_all(partial(self._send_soon, send))
+            finally:
+                tier.occupancy.unpin(list({slot for slot in found if slot is not None}))
+
+    async def _send_soon(self, send: Send, message: bytes) -> None:
         try:
-            async for message in self._read(tier, found, sizes):
-                async with asyncio.timeout(self._patience):
-                    await send(message)
+            async with asyncio.timeout(self._patience):
+                await send(message)
         except TimeoutError:
             raise aborted(
                 f"nothing was read for {self._patience:g} s: the blocks are not pinned any more"
             ) from None
-        finally:
-            tier.occupancy.unpin(list({slot for slot in found if slot is not None}))
 
-    def _read(
+    def _share_of_read(
+        self, tier: Tier, block_bytes: Sequence[int]
+    ) -> AbstractAsyncContextManager[None]:
+        return self._node.read_bytes.share(memory_of_read(tier, block_bytes))
+
+    def _reader(
         self, tier: Tier, slots: Sequence[int | None], block_bytes: Sequence[int]
-    ) -> AsyncIterator[ReadBlocksResponse]:
-        return BlockReader(tier, slots, block_bytes, self._node.threads).messages()
+    ) -> BlockReader:
+        node = self._node
+        return BlockReader(tier, slots, block_bytes, node.threads, node.read_bytes)
 
-    async def _first(
-        self, requests: AsyncIterator[WriteBlocksRequest]
-    ) -> WriteBlocksRequest | None:
+    async def _first(self, requests: AsyncIterator[Written]) -> Written | None:
         try:
             async with asyncio.timeout(self._patience):
                 return await anext(requests, None)
         except TimeoutError:
             raise aborted(f"no message came for {self._patience:g} s") from None
 
-    async def _messages(
-        self,
-        first: WriteBlocksRequest,
-        rest: AsyncIterator[WriteBlocksRequest],
-        lease: Lease,
-    ) -> AsyncIterator[WriteBlocksRequest]:
-        yield first
+    async def _chunks(
+        self, first: Written, rest: AsyncIterator[Written], lease: Lease
+    ) -> AsyncIterator[Chunk]:
+        yield _chunk(*first)
         try:
-            async for message in patiently(rest, lambda: self._seconds_left(lease)):
+            async for message, data in patiently(rest, lambda: self._seconds_left(lease)):
                 if message.WhichOneof("target") is not None:
                     raise invalid("only the first message may name a lease or an offer")
-                yield message
+                yield _chunk(message, data)
         except TimeoutError:
             raise aborted(f"lease {lease.id.hex()} ended while its blocks were written") from None
 
     def _seconds_left(self, lease: Lease) -> float:
         leases = self._node.leases
         return leases.seconds_left(lease) if leases.get(lease.id) is lease else 0.0
+
+
+def _chunk(message: WriteBlocksRequest, data: memoryview) -> Chunk:
+    return Chunk(message.block_index, message.offset, message.checksums, data)
+
+
+def _slots_of(lease: Lease) -> list[int | None]:
+    """Return the slot of each block of a load lease, by place."""
+    slots: list[int | None] = [None] * len(lease.block_bytes)
+    for place, slot in lease.slots.items():
+        slots[place] = slot
+    for place, first in lease.aliases.items():
+        slots[place] = slots[first]
+    return slots
 
 
 @contextmanager

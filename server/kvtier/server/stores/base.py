@@ -1,6 +1,11 @@
 """What every store of bytes does."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class StoreError(Exception):
@@ -17,11 +22,14 @@ class BlockStore(Protocol):
         medium: The kind of storage, a `kvtier.v1` `Medium`.
         device: What really holds the bytes: `shared-memory`, `cuda:N` or `emulated`.
         capacity_bytes: Size of the arena; 0 is allowed.
+        inline_bytes: Up to so many bytes a copy costs less than a turn of a thread, and waits for
+            nothing.
     """
 
     medium: int
     device: str
     capacity_bytes: int
+    inline_bytes: int
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Copy bytes to a position.
@@ -37,11 +45,53 @@ class BlockStore(Protocol):
             ValueError: When they do not lie within the arena, or the store is closed.
         """
 
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """Copy flat arrays of bytes to a position each, all in one step where the device can.
+
+        Raises:
+            ValueError: When one does not lie within the arena, or the store is closed; nothing
+                was written.
+            OSError, RuntimeError: When the device fails; what the ranges hold is not defined.
+        """
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """Fill flat arrays with the bytes from a position each on.
+
+        Raises:
+            ValueError: When one does not lie within the arena, or the store is closed.
+            OSError, RuntimeError: When the device fails; what the arrays hold is not defined.
+        """
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> list[Bytes] | None:
+        """Return the arena's own bytes as flat arrays; None where the processor cannot reach them.
+
+        Raises:
+            ValueError: When a range does not lie within the arena, or the store is closed.
+        """
+
     def close(self) -> None:
         """Give the memory back and leave nothing behind; closing again does nothing.
 
         No copy may be under way.
         """
+
+
+def look(store: BlockStore, position: int, length: int) -> memoryview:
+    """Return the bytes from a position on, to be read while nothing writes there.
+
+    They are the store's own where the processor reaches them, and else a copy.
+
+    Raises:
+        ValueError: When they do not lie within the arena, or the store is closed.
+        OSError, RuntimeError: When the device fails.
+    """
+    there = store.views([position], [length])
+    if there is not None:
+        return there[0].data.toreadonly()
+    span(position, length, store.capacity_bytes)
+    block: Bytes = np.empty(length, np.uint8)
+    store.read_into([position], [block])
+    return block.data.toreadonly()
 
 
 def span(position: int, length: int, size: int) -> slice:

@@ -1,26 +1,56 @@
-"""The devices that can hold a GPU tier: a GPU through CuPy, or host memory in its place."""
+"""What a GPU tier needs of a device, and which device a configuration names."""
 
-import contextlib
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
+from kvtier.server.stores.base import Bytes, StoreError
+from kvtier.server.stores.cuda import CudaDevice
+from kvtier.server.stores.emulated import EmulatedDevice
+from kvtier.server.stores.packing import Piece
 
-from kvtier.server.stores.base import StoreError
-from kvtier.server.stores.memory import available_memory
+
+class Lane(Protocol):
+    """A way between an arena and the host, for one copy at a time; each call waits for its end.
+
+    Attributes:
+        staging: Host memory that pieces cross through.
+    """
+
+    staging: Bytes
+
+    def gather(self, arena: Any, pieces: Sequence[Piece]) -> None:
+        """Bring pieces of an arena to their places in the staging memory.
+
+        Raises:
+            RuntimeError: When the device fails.
+        """
+
+    def scatter(self, arena: Any, pieces: Sequence[Piece]) -> None:
+        """Bring pieces from their places in the staging memory to the arena.
+
+        Raises:
+            RuntimeError: When the device fails.
+        """
+
+    def move(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        """Fill arrays from others of equal length, each on a device or in pinned host memory.
+
+        Args:
+            pairs: A target and a source each.
+
+        Raises:
+            RuntimeError: When the device fails.
+        """
 
 
 class ArrayDevice(Protocol):
-    """What differs between NumPy and CuPy for a flat array of bytes.
+    """What differs between a GPU and host memory in its place.
 
     Attributes:
         name: `cuda:N` or `emulated`.
     """
 
     name: str
-
-    def current(self) -> AbstractContextManager[object]:
-        """Return a context in which this thread works on the device."""
 
     def free_bytes(self) -> int:
         """Return the bytes that could be allocated now."""
@@ -32,65 +62,36 @@ class ArrayDevice(Protocol):
             MemoryError: When there is too little memory.
         """
 
-    def copy_in(self, target: Any, source: np.ndarray[Any, Any]) -> None:
-        """Copy bytes in host memory to a part of an array, and wait for it."""
+    def open_lane(self, size: int) -> Lane:
+        """Return a lane with so many bytes of staging memory.
 
+        Raises:
+            MemoryError: When there is too little memory on the device.
+            RuntimeError: When the device fails, or the host has too little memory to pin.
+        """
 
-class EmulatedDevice:
-    """Host memory in place of a GPU."""
+    def pin(self, memory: Bytes) -> None:
+        """Fix host memory in place, so that the device can reach it.
 
-    name = "emulated"
+        Raises:
+            RuntimeError: When it cannot be fixed.
+        """
 
-    def current(self) -> AbstractContextManager[object]:
-        """See `ArrayDevice`."""
-        return contextlib.nullcontext()
+    def unpin(self, memory: Bytes) -> None:
+        """Let go of memory that `pin` fixed."""
 
-    def free_bytes(self) -> int:
-        """See `ArrayDevice`."""
-        return available_memory()
+    def is_pinned(self, memory: Bytes) -> bool:
+        """Tell whether the device can reach this host memory."""
 
-    def allocate(self, size: int) -> Any:
-        """See `ArrayDevice`."""
-        return np.empty(size, np.uint8)
+    def ipc_handle(self, arena: Any) -> bytes | None:
+        """Return the CUDA IPC handle of an array from `allocate`; None where there is none."""
 
-    def copy_in(self, target: Any, source: np.ndarray[Any, Any]) -> None:
-        """See `ArrayDevice`."""
-        target[:] = source
+    def uuid(self) -> str:
+        """Return the device's UUID, such as `GPU-` and 36 characters; empty where it has none.
 
-
-class CudaDevice:
-    """A GPU.
-
-    Args:
-        cupy: The CuPy package.
-        index: The GPU's number.
-    """
-
-    def __init__(self, cupy: Any, index: int) -> None:
-        self.name = f"cuda:{index}"
-        self._cupy = cupy
-        self._index = index
-
-    def current(self) -> AbstractContextManager[object]:
-        """See `ArrayDevice`."""
-        device: AbstractContextManager[object] = self._cupy.cuda.Device(self._index)
-        return device
-
-    def free_bytes(self) -> int:
-        """See `ArrayDevice`."""
-        free, _ = self._cupy.cuda.Device(self._index).mem_info
-        return int(free)
-
-    def allocate(self, size: int) -> Any:
-        """See `ArrayDevice`."""
-        # Not from CuPy's pool, which would keep the memory after the array is gone.
-        with self.current(), self._cupy.cuda.using_allocator(None):
-            return self._cupy.empty(size, np.uint8)
-
-    def copy_in(self, target: Any, source: np.ndarray[Any, Any]) -> None:
-        """See `ArrayDevice`."""
-        target.set(source)
-        self._cupy.cuda.get_current_stream().synchronize()
+        Raises:
+            RuntimeError: When the driver does not tell it.
+        """
 
 
 def find_device(name: str) -> ArrayDevice:

@@ -3,11 +3,12 @@
 import errno
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from kvtier.server.stores.base import StoreError, span
+from kvtier.server.stores.base import Bytes, StoreError, span
 from kvtier.server.stores.shared_file import allocate, create, file_name, remove
 from kvtier.v1.block_pb2 import MEDIUM_CPU
 from kvtier.wire.sizes import format_size
@@ -35,6 +36,7 @@ class HostStore:
 
     medium: int = MEDIUM_CPU
     device = "shared-memory"
+    inline_bytes: int = 256 << 10
 
     def __init__(self, directory: Path, node_id: str, tier: str, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
@@ -60,6 +62,26 @@ class HostStore:
             return b""
         # Through the file, which makes the bytes object and lets other threads run meanwhile.
         return os.pread(self._descriptor, length, position)
+
+    def write_many(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """See `BlockStore`."""
+        for target, block in zip(
+            self.views(positions, list(map(len, blocks))), blocks, strict=True
+        ):
+            target[:] = block
+
+    def read_into(self, positions: Sequence[int], blocks: Sequence[Bytes]) -> None:
+        """See `BlockStore`."""
+        for source, block in zip(
+            self.views(positions, list(map(len, blocks))), blocks, strict=True
+        ):
+            block[:] = source
+
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> list[Bytes]:
+        """See `BlockStore`."""
+        size = self._arena.size
+        ranges = zip(positions, lengths, strict=True)
+        return [self._arena[span(position, length, size)] for position, length in ranges]
 
     def close(self) -> None:
         """See `BlockStore`."""

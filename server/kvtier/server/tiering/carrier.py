@@ -89,8 +89,12 @@ class Carrier:
 
     def _leave(self, source: Tier, target: Tier, slots: Sequence[int]) -> None:
         """Take blocks out of the source that the target has already."""
-        state, busy = source.table.state, source.occupancy.busy
-        going = [slot for slot in slots if state[slot] == READY and not busy(slot)]
+        state, key, busy = source.table.state, source.table.key, source.occupancy.busy
+        going = [
+            slot
+            for slot in slots
+            if state[slot] == READY and target.holds(key[slot]) and not busy(slot)
+        ]
         source.remove(going, self._reason(source, target))
 
     def _reason(self, source: Tier, target: Tier) -> int:
@@ -120,10 +124,12 @@ class Carrier:
         reason: int = 0,
     ) -> _BySlot:
         room = await self._demoter.room_in(target, len(slots), spared)
-        chosen = still_to_copy(source, target, slots)[:room]
-        if not chosen:
-            return {slot: _settled(source, target, slot) for slot in slots}
-        return await self._finish(begin(source, target, ages_of(source, chosen), reason))
+        # While room was made, some may have gone, or have come another way.
+        wanted = still_to_copy(source, target, slots)
+        others = set(slots) - set(wanted if room else ())
+        settled = {slot: _settled(source, target, slot) for slot in others}
+        leg = begin(source, target, ages_of(source, wanted[:room]), reason)
+        return settled | await self._finish(leg)
 
     async def _finish(self, leg: Leg) -> _BySlot:
         copied = await self._copier.copy(leg)

@@ -29,6 +29,8 @@ class Copier:
 
         A block whose bytes do not match its checksum is dropped by the source.
         """
+        if not leg.slots:
+            return []
         source, target = leg.source, leg.target
         lengths = [source.table.origin[slot].space.block_bytes for slot in leg.slots]
         arguments = (
@@ -39,7 +41,8 @@ class Copier:
             lengths,
         )
         try:
-            if sum(lengths) <= _INLINE_BYTES:
+            inline = min(_INLINE_BYTES, source.store.inline_bytes, target.store.inline_bytes)
+            if sum(lengths) <= inline:
                 digests = copy_slots(*arguments)
             else:
                 loop = asyncio.get_running_loop()

@@ -32,8 +32,9 @@ class Copying:
         """Begin a step; what it answers for is as `Carrier.step` says."""
         source.occupancy.hold_for_copy(slots)
         step = self._jobs.start(self._step(source, target, slots, move=move))
-        for slot in slots:
-            self._under_way[target, source.table.key[slot]] = step
+        keys = [(target, source.table.key[slot]) for slot in slots]
+        self._under_way |= dict.fromkeys(keys, step)
+        step.add_done_callback(lambda _: self._forget(keys, step))
         return step
 
     @contextmanager
@@ -60,13 +61,16 @@ class Copying:
     async def _step(
         self, source: Tier, target: Tier, slots: Sequence[int], *, move: bool
     ) -> Results:
-        keys = [source.table.key[slot] for slot in slots]
         try:
             results = await self._carrier.step(source, target, slots, move=move)
             let_go_of_copies(source, target, slots, results)
             return results
         finally:
-            for key in keys:
-                del self._under_way[target, key]
             source.occupancy.end_copies(slots)
             source.occupancy.unpin(slots)
+
+    def _forget(self, keys: Sequence[tuple[Tier, bytes]], step: asyncio.Task[Results]) -> None:
+        """Forget a step, but not one that began after it with the same blocks."""
+        for key in keys:
+            if self._under_way.get(key) is step:
+                del self._under_way[key]

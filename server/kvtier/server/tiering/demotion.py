@@ -13,6 +13,7 @@ from kvtier.server.tiering.links import Link, batch_blocks, most_blocks
 from kvtier.server.tiering.victims import give_back, may_leave
 from kvtier.server.tiers.policy import Aged
 from kvtier.server.tiers.room import evictable
+from kvtier.server.tiers.table import READY
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import REMOVAL_REASON_DEMOTED
 
@@ -55,7 +56,7 @@ class Demoter:
                 if missing <= 0 or left <= 0:
                     return in_hand
                 freed = await self._step(tier, missing, spared, left)
-                if not freed:
+                if freed is None:
                     return in_hand
                 in_hand += freed
         except BaseException:
@@ -66,16 +67,23 @@ class Demoter:
         """Demote until the part of a tier's slots that shall be free is."""
         target = int(self._links[tier].free_target * tier.table.capacity)
         while (missing := target - tier.table.free) > 0:
-            freed = await self.demote(tier, min(missing, evictable(tier.occupancy)), ())
-            if not freed:
+            freed = await self.demote(tier, missing, ())
+            if freed is None:
                 return
             tier.occupancy.unpin(freed)
 
-    async def demote(self, tier: Tier, count: int, spared: Sequence[int]) -> list[int]:
-        """Move up to so many blocks down, one step of them; return their slots, held."""
+    async def demote(self, tier: Tier, count: int, spared: Sequence[int]) -> list[int] | None:
+        """Move up to so many blocks down, one step of them.
+
+        Returns:
+            Their slots, which are held: none when all were taken back. None when the tier below
+            has no room, or copies fail.
+        """
         below = tier.below
+        # Since it was asked for, others may have leased what could go.
+        count = min(count, evictable(tier.occupancy, spared))
         if below is None or count <= 0:
-            return []
+            return None
         aged = tier.occupancy.claim(min(count, most_blocks(tier, below)), spared)
         slots = [slot for _, some in aged for slot in some]
         there = below.table.index.get_many(tier.table.keys_of(slots))
@@ -83,22 +91,31 @@ class Demoter:
         moving = absent[: batch_blocks(tier, absent)]
         known = [slot for slot, place in zip(slots, there, strict=True) if place is not None]
         leaving: list[int] = []
+        stuck = False
         try:
             chosen = await self._first_that_fit(tier, below, aged, moving)
             leg = begin(tier, below, chosen, REMOVAL_REASON_DEMOTED)
-            copied = await self._copier.copy(leg) if leg.slots else []
+            copied = await self._copier.copy(leg)
             leg.arrived = [
                 good and may_leave(tier, slot)
                 for good, slot in zip(may_arrive(leg, copied), leg.slots, strict=True)
             ]
             leg.leaving = leg.arrived
+            stuck = (
+                not moving
+                or len(leg.slots) < len(moving)
+                or any(
+                    not good and tier.table.state[slot] == READY
+                    for good, slot in zip(copied, leg.slots, strict=True)
+                )
+            )
             kept = [slot for slot in known if may_leave(tier, slot, below)]
             settle(self._log, leg, also_gone=(tier, kept))
             leaving = leg.gone() + kept
             tier.counters.demoted += len(leaving)
         finally:
             give_back(tier, aged, set(leaving))
-        return leaving
+        return leaving or (None if stuck else [])
 
     async def room_in(self, tier: Tier, count: int, spared: Sequence[int] = ()) -> int:
         """Make room for copies in a tier; return for how many there is, up to so many."""
@@ -116,15 +133,18 @@ class Demoter:
 
     async def _step(
         self, tier: Tier, count: int, spared: Sequence[int], seconds: float
-    ) -> list[int]:
+    ) -> list[int] | None:
         """Demote one step, and wait so long for it; what comes later is freed by itself."""
         step = self._jobs.start(self.demote(tier, count, spared))
         try:
             await asyncio.wait({step}, timeout=seconds)
-        finally:
-            if not step.done():
-                step.add_done_callback(partial(_free, tier))
-        return step.result() if step.done() else []
+        except asyncio.CancelledError:
+            step.add_done_callback(partial(_free, tier))
+            raise
+        if step.done():
+            return step.result()
+        step.add_done_callback(partial(_free, tier))
+        return None
 
     async def _first_that_fit(
         self, tier: Tier, below: Tier, aged: Sequence[Aged], moving: Sequence[int]
@@ -139,6 +159,6 @@ class Demoter:
         return chosen
 
 
-def _free(tier: Tier, step: "asyncio.Task[list[int]]") -> None:
+def _free(tier: Tier, step: "asyncio.Task[list[int] | None]") -> None:
     if step.exception() is None:
-        tier.occupancy.unpin(step.result())
+        tier.occupancy.unpin(step.result() or ())

@@ -51,6 +51,8 @@ def begin(source: Tier, target: Tier, aged: Sequence[Aged], reason: int = 0) -> 
     """
     slots = [slot for _, some in aged for slot in some]
     into = target.occupancy.take(len(slots))
+    if not slots:
+        return Leg(source, target, slots, into, reason)
     target.occupancy.enter_copies(source.table, list(zip(slots, into, strict=True)))
     first = 0
     for age, some in aged:

@@ -55,8 +55,15 @@ class Tiering:
         """Return the tiers to which what is stored in one is copied."""
         return self._links[tier].through
 
-    def write_through(self, lease_id: bytes, tier: Tier, keys: Sequence[bytes]) -> None:
-        """Begin the copies that a completed store of these blocks asks for."""
+    def completed(self, lease_id: bytes, tier: Tier, keys: Sequence[bytes]) -> None:
+        """Begin what the completion of a store asks for: room for the next, and copies.
+
+        Args:
+            lease_id: The store's lease.
+            tier: Where it stored.
+            keys: The blocks that it offered, where the tier writes through.
+        """
+        self.keep_free(tier)
         begun = [self._through.begin(tier, target, keys) for target in self._links[tier].through]
         copies = [task for task in begun if task is not None]
         if copies:
@@ -70,7 +77,7 @@ class Tiering:
         if copies:
             await asyncio.wait(copies)
 
-    def after_store(self, tier: Tier) -> None:
+    def keep_free(self, tier: Tier) -> None:
         """Begin to move blocks down when less of a tier is free than shall be."""
         target = self._links[tier].free_target * tier.table.capacity
         if tier.table.free * 2 < int(target) and tier not in self._keeping:

@@ -20,3 +20,4 @@ class Counters:
     dropped: int = 0
     written_through: int = 0
     copies_failed: int = 0
+    deferred: int = 0

@@ -10,9 +10,6 @@ from operator import lt
 from kvtier.server.tiers.columns import gather
 from kvtier.server.tiers.policy import Age, Aged, Columns, Stamps
 
-# What names the group of a call without a request id; no request id has such a character.
-_ANONYMOUS = "\0"
-
 
 class _Group:
     """The slots that one request stamped last, by ascending position.
@@ -48,10 +45,11 @@ class LruPolicy:
         self._owner: list[_Group | None] = []
         self._named: dict[str, _Group] = {}
         self._order: OrderedDict[_Group, None] = OrderedDict()
-        self._returned: list[tuple[int, _Group]] = []
+        # By stamp, and by a number: a group that came back may be as old as one that has gone.
+        self._returned: list[tuple[int, int, _Group]] = []
         self._parked: set[int] = set()
         self._joined = array("Q")
-        self._joins = 0
+        self._joins = self._queued = 0
 
     def grow(self, slots: int) -> None:
         """Note that the columns have this many slots now."""
@@ -61,13 +59,26 @@ class LruPolicy:
 
     def stamp(self, request_id: str, slots: Sequence[int]) -> None:
         """Move slots into the request's group, and the group to the front, also without slots."""
-        group = self._named.get(request_id) if request_id else None
-        if group is None and not slots:
-            return
-        number = self._stamps.next()
+        if slots or request_id in self._named:
+            self.renew(self._stamps.age(request_id), slots)
+
+    def expect(
+        self,
+        request_id: str,
+        residents: Sequence[int],  # noqa: ARG002 - the interface's
+        keys: Sequence[bytes],  # noqa: ARG002 - the interface's
+    ) -> None:
+        """Move the request's group to the front: it goes last while room is made for more."""
+        self.stamp(request_id, ())
+
+    def renew(self, age: Age, slots: Sequence[int]) -> None:
+        """Move slots into the group of a new stamp, and the group to the front."""
+        group = self._named.get(age.group)
         if group is None:
-            group = self._new_group(request_id or f"{_ANONYMOUS}{number}", number)
-        group.stamp = number
+            if not slots:
+                return
+            group = self._new_group(*age)
+        group.stamp = age.stamp
         self._join(group, slots)
         if group.slots:
             self._order[group] = None
@@ -88,12 +99,22 @@ class LruPolicy:
                 groups.setdefault(group, []).append(slot)
         return [(Age(group.name, group.stamp), some) for group, some in groups.items()]
 
+    def members(self, request_id: str, slots: Sequence[int]) -> list[int]:
+        """Return those of the slots that this request stamped last."""
+        group = self._named.get(request_id)
+        return [] if group is None else [slot for slot in slots if self._owner[slot] is group]
+
     def victims(self, count: int) -> list[Aged]:
         """Take `count` unleased slots from the tails of the oldest groups."""
+        taken = self.take(count)
+        assert sum(len(slots) for _, slots in taken) == count, "there are not so many victims"
+        return taken
+
+    def take(self, count: int) -> list[Aged]:
+        """Take up to `count` unleased slots from the tails of the oldest groups."""
         taken: list[Aged] = []
         missing = count
-        while missing:
-            group = self._oldest()
+        while missing and (group := self._oldest()) is not None:
             chosen = self._take_clean_tail(group, missing) or self._take_one_by_one(group, missing)
             if chosen:
                 taken.append((Age(group.name, group.stamp), chosen))
@@ -123,10 +144,10 @@ class LruPolicy:
             insort(group.slots, slot, key=self._place)
             self._queue(group)
 
-    def _oldest(self) -> _Group:
+    def _oldest(self) -> _Group | None:
         returned = self._returned
         while returned:
-            stamp, group = returned[0]
+            stamp, _, group = returned[0]
             if group.stamp == stamp and group.slots and group not in self._order:
                 break
             heappop(returned)
@@ -134,8 +155,7 @@ class LruPolicy:
                 group.queued = 0
         oldest = next(iter(self._order), None)
         if returned and (oldest is None or returned[0][0] < oldest.stamp):
-            return returned[0][1]
-        assert oldest is not None, "more victims were asked for than there are"
+            return returned[0][2]
         return oldest
 
     def _take_clean_tail(self, group: _Group, count: int) -> list[int]:
@@ -166,7 +186,8 @@ class LruPolicy:
         """Let a group with candidates go at its age, when it is not in the order."""
         if group.slots and group not in self._order and group.queued != group.stamp:
             group.queued = group.stamp
-            heappush(self._returned, (group.stamp, group))
+            self._queued += 1
+            heappush(self._returned, (group.stamp, self._queued, group))
 
     def _new_group(self, name: str, stamp: int) -> _Group:
         group = self._named[name] = _Group(name, stamp)

@@ -32,6 +32,7 @@ class Occupancy:
         pending: Slots that are being written.
         draining: Slots whose block is gone while something still holds them.
         copying: How often each slot is held by the node's own copies; these are in its leases too.
+        pins: Number of pins on each readable block that has any, by slot.
         births: Number of stores so far; orders the blocks for listings.
     """
 
@@ -45,6 +46,7 @@ class Occupancy:
         self._origins: dict[tuple[Space, str], Origin] = {}
         self.ready = self.leased = self.pending = self.draining = 0
         self.copying: Counter[int] = Counter()
+        self.pins: dict[int, int] = {}
         self.births = 0
 
     def ready_blocks(self, namespaces: frozenset[bytes] | None) -> int:
@@ -177,6 +179,20 @@ class Occupancy:
             self._unpin_mixed([slot for slot in slots if not leases[slot]])
         self.policy.released(slots)
 
+    def pin(self, slots: Sequence[int]) -> None:
+        """Take a lease on readable blocks that is a pin."""
+        self.hold(slots)
+        for slot in slots:
+            self.pins[slot] = self.pins.get(slot, 0) + 1
+
+    def end_pin(self, slots: Sequence[int]) -> None:
+        """End one pin on each slot, as `unpin` ends a lease."""
+        for slot in slots:
+            pins = self.pins.pop(slot, 0)
+            if pins > 1:
+                self.pins[slot] = pins - 1
+        self.unpin(slots)
+
     def cut_off(self, slots: Sequence[int]) -> None:
         """Take blocks that are being written away from their writers."""
         if not slots:
@@ -199,6 +215,9 @@ class Occupancy:
         leases = self.table.leases
         held = [slot for slot in slots if leases[slot]]
         self.leased -= len(held)
+        if self.pins:
+            for slot in held:
+                self.pins.pop(slot, None)
         self._doom(held)
         self.free([slot for slot in slots if not leases[slot]] if held else slots)
 

@@ -1,9 +1,10 @@
 """What an offer finds in a tier: pure reading, nothing is changed."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kvtier.server.tiers.columns import gather
 from kvtier.server.tiers.spaces import Space
 from kvtier.server.tiers.table import READY, BlockTable
 from kvtier.v1.result_pb2 import StoreOutcome
@@ -13,6 +14,7 @@ WRITE = StoreOutcome.STORE_OUTCOME_WRITE
 PRESENT = StoreOutcome.STORE_OUTCOME_PRESENT
 PENDING = StoreOutcome.STORE_OUTCOME_PENDING
 MISMATCH = StoreOutcome.STORE_OUTCOME_MISMATCH
+DEFERRED = StoreOutcome.STORE_OUTCOME_DEFERRED
 
 
 class Run(NamedTuple):
@@ -71,6 +73,7 @@ class Plan:
         found: The slot of each block that is there, None for the others.
         residents: The slots in `found`, each once.
         aliases: For a further place of a key to write: its first place.
+        offers: Of the absent keys, how often each was offered; only for a store threshold.
     """
 
     runs: Sequence[Run]
@@ -80,6 +83,13 @@ class Plan:
     found: list[int | None]
     residents: list[int]
     aliases: dict[int, int]
+    offers: Mapping[bytes, int] = field(default_factory=dict)
+
+    def fresh_keys(self) -> Sequence[bytes]:
+        """Return the keys of the blocks to write."""
+        if len(self.fresh) == len(self.keys):
+            return self.keys
+        return gather(self.fresh)(self.keys)
 
     def fresh_bytes(self) -> int:
         """Return the bytes of the blocks to write."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+from kvtier.server.tiers.arc import ArcPolicy
 from kvtier.server.tiers.lru import LruPolicy
 from kvtier.server.tiers.policy import Columns, Policy, Stamps
 
 PolicyFactory = Callable[[Columns, Stamps], Policy]
-_POLICIES: dict[str, PolicyFactory] = {"lru": LruPolicy}
+_POLICIES: dict[str, PolicyFactory] = {"arc": ArcPolicy, "lru": LruPolicy}
 
 
 def register_policy(name: str, factory: PolicyFactory) -> None:

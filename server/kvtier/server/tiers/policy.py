@@ -35,8 +35,10 @@ class Age(NamedTuple):
     stamp: int
 
 
-# Of blocks whose age is not known. No request id has such a character.
-OLDEST = Age("\0", 0)
+# What the name of a group without a request id begins with; no request id has such a character.
+_ANONYMOUS = "\0"
+# Of blocks whose age is not known.
+OLDEST = Age(_ANONYMOUS, 0)
 
 Aged: TypeAlias = tuple[Age, Sequence[int]]
 
@@ -51,6 +53,11 @@ class Stamps:
         """Return the next number."""
         return next(self._numbers)
 
+    def age(self, request_id: str) -> Age:
+        """Return the age of what a request stamps now; without an id it is a group of its own."""
+        number = self.next()
+        return Age(request_id or f"{_ANONYMOUS}{number}", number)
+
 
 class Policy(Protocol):
     """Decides which block to evict.
@@ -64,6 +71,16 @@ class Policy(Protocol):
 
     def stamp(self, request_id: str, slots: Sequence[int]) -> None:
         """Note that a request used these slots, in this order; slots may be new to the policy."""
+        ...
+
+    def expect(self, request_id: str, residents: Sequence[int], keys: Sequence[bytes]) -> None:
+        """Note what an offer is about to stamp, before room is made for it.
+
+        Args:
+            request_id: The request that stores.
+            residents: The slots of blocks of the offer that are there.
+            keys: The keys of the blocks to come, in the offer's order; they are in no slot.
+        """
         ...
 
     def enter(self, age: Age, slots: Sequence[int]) -> None:

@@ -5,21 +5,8 @@ from collections.abc import Sequence
 from kvtier.server.tiers.occupancy import Occupancy
 from kvtier.server.tiers.table import READY
 from kvtier.wire.errors import KvtierError, Reason, exhausted
-from kvtier.wire.sizes import format_size
 
 _RETRY_WHEN_FULL = 0.1
-
-
-def check_bytes(needed: int, allowed: int) -> None:
-    """Raise RESOURCE_EXHAUSTED when a lease would hold more bytes than its owner may have."""
-    if needed > allowed:
-        raise exhausted(
-            f"the lease would hold {format_size(needed)}, and this owner's leases may hold "
-            f"{format_size(max(0, allowed))} more: complete or release some, or raise "
-            "limits.leased_bytes_per_owner",
-            Reason.LEASE_LIMIT,
-            retry_after=_RETRY_WHEN_FULL,
-        )
 
 
 def evictable(occupancy: Occupancy, spared: Sequence[int] = ()) -> int:
@@ -41,11 +28,12 @@ def no_room(tier: str, occupancy: Occupancy, needed: int, may_go: int) -> Kvtier
     return exhausted(
         f"tier {tier} has no room for {needed} blocks: of its {table.capacity} slots "
         f"{max(0, table.free)} are free and {may_go} may be evicted; {occupancy.leased} are "
-        f"leased, {occupancy.pending} being written, {occupancy.draining} draining",
+        f"leased or pinned, {occupancy.pending} being written, {occupancy.draining} draining",
         Reason.TIER_FULL,
         retry_after=_RETRY_WHEN_FULL,
         metadata={
             "leased_blocks": str(occupancy.leased),
+            "pinned_blocks": str(len(occupancy.pins)),
             "pending_blocks": str(occupancy.pending),
             "draining_blocks": str(occupancy.draining),
         },

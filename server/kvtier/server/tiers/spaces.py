@@ -1,5 +1,6 @@
 """Spaces: the (namespace, group, scope) triples in which hashes are unique."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -11,6 +12,8 @@ PREFIX_BYTES = 8
 _NOWHERE = bytes(PREFIX_BYTES)
 # A chain of this many blocks has a number object of its own for each start position, kept for good.
 _MAX_SHARED_STARTS = 1 << 16
+# Spaces out of use whose prefixes are kept: what tiers remember of blocks that are gone is by key.
+_KEPT_PREFIXES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +63,7 @@ class Space:
     """One namespace, group and scope.
 
     A block's key is the space's prefix and its hash, so that one flat table serves all spaces. A
-    prefix is never used twice in the life of a node.
+    prefix is never used for two spaces in the life of a node.
 
     Attributes:
         namespace: The namespace.
@@ -97,10 +100,15 @@ class Space:
 
 
 class Spaces:
-    """The spaces that a node knows: those in use."""
+    """The spaces that a node knows: those in use.
+
+    The prefixes of those that went out of use last are kept for when they come back.
+    """
 
     def __init__(self) -> None:
-        self._spaces: dict[tuple[bytes, int, bytes], Space] = {}
+        # By registration, not by fingerprint: slots of one that was deleted may outlive it.
+        self._spaces: dict[tuple[NamespaceInfo, int, bytes], Space] = {}
+        self._kept: OrderedDict[tuple[NamespaceInfo, int, bytes], bytes] = OrderedDict()
         self._prefixes = count(1)
 
     def __len__(self) -> int:
@@ -108,15 +116,15 @@ class Spaces:
 
     def find(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
         """Return the space; one that no tier has a block of gives keys that nobody has."""
-        known = self._spaces.get((namespace.fingerprint, group, scope))
+        known = self._spaces.get((namespace, group, scope))
         return known or Space(namespace, group, scope, _NOWHERE)
 
     def use(self, namespace: NamespaceInfo, group: int, scope: bytes) -> Space:
         """Return the space, made known if it was not, and in use until it is released."""
-        key = (namespace.fingerprint, group, scope)
+        key = (namespace, group, scope)
         space = self._spaces.get(key)
         if space is None:
-            prefix = next(self._prefixes).to_bytes(PREFIX_BYTES, "big")
+            prefix = self._kept.pop(key, None) or self._new_prefix()
             space = self._spaces[key] = Space(namespace, group, scope, prefix)
         space.uses += 1
         return space
@@ -125,4 +133,11 @@ class Spaces:
         """End uses of a space, and forget it with the last."""
         space.uses -= uses
         if not space.uses:
-            del self._spaces[space.namespace.fingerprint, space.group, space.scope]
+            key = (space.namespace, space.group, space.scope)
+            del self._spaces[key]
+            self._kept[key] = space.prefix
+            if len(self._kept) > _KEPT_PREFIXES:
+                self._kept.popitem(last=False)
+
+    def _new_prefix(self) -> bytes:
+        return next(self._prefixes).to_bytes(PREFIX_BYTES, "big")

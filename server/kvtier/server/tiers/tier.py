@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from kvtier.server.clock import Clock
 from kvtier.server.stores.base import BlockStore
+from kvtier.server.tiers.allowance import check_allowance
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.columns import gather
 from kvtier.server.tiers.counters import Counters
@@ -11,27 +12,22 @@ from kvtier.server.tiers.occupancy import Occupancy
 from kvtier.server.tiers.offer import MISMATCH, Plan, Reservation, Run, plan_offer
 from kvtier.server.tiers.policies import make_policy
 from kvtier.server.tiers.policy import Columns, Stamps
-from kvtier.server.tiers.room import check_bytes, evictable, no_room
-from kvtier.server.tiers.spaces import NamespaceInfo, Space, Spaces
+from kvtier.server.tiers.room import evictable, no_room
+from kvtier.server.tiers.spaces import Space, Spaces
 from kvtier.server.tiers.spare import divide
-from kvtier.server.tiers.table import PENDING, READY, WRITTEN, BlockTable, Groups, Origin
+from kvtier.server.tiers.table import READY, WRITTEN, BlockTable, Groups, Origin
+from kvtier.server.tiers.threshold import Threshold
 from kvtier.v1.block_pb2 import (
     REMOVAL_REASON_CORRUPT,
-    REMOVAL_REASON_DELETED,
     REMOVAL_REASON_DEMOTED,
     REMOVAL_REASON_EVICTED,
 )
 from kvtier.v1.result_pb2 import (
-    DELETE_RESULT_BUSY,
-    DELETE_RESULT_DELETED,
-    DELETE_RESULT_NOT_FOUND,
     LOOKUP_RESULT_HIT,
     LOOKUP_RESULT_HIT_PENDING,
     LOOKUP_RESULT_MISS,
-    DeleteResult,
     LookupResult,
 )
-from kvtier.wire.errors import Reason, failed_precondition
 
 _ANY = 1 << 63
 
@@ -46,6 +42,7 @@ class Tier:
         name: The tier's name.
         store: Where the bytes are.
         policy_name: The replacement policy's name.
+        threshold: Defers blocks that were not offered often enough; None stores all at once.
         announcer: The tier's own events.
         capacity_bytes: Bytes for blocks; the store has a few spare slots beyond them where blocks
             change places with those of another tier.
@@ -66,12 +63,14 @@ class Tier:
         spaces: Spaces,
         stamps: Stamps,
         clock: Clock,
+        threshold: Threshold | None = None,
     ) -> None:
         self.name = name
         self.store = store
         self.capacity_bytes = capacity_bytes
         self.below: Tier | None = None
         self.policy_name = policy_name
+        self.threshold = threshold
         self.announcer = announcer
         self._spaces = spaces
         self._stamps = stamps
@@ -122,11 +121,12 @@ class Tier:
     # Storing
 
     def shortage(
-        self, runs: Sequence[Run], allowed_bytes: int, in_hand: int
+        self, request_id: str, runs: Sequence[Run], allowed_bytes: int, in_hand: int
     ) -> tuple[int, list[int]]:
         """Return how many blocks must go for an offer, and the slots of its own blocks.
 
         Args:
+            request_id: The request that stores, for recency.
             runs: What is offered.
             allowed_bytes: Most bytes that the caller may reserve.
             in_hand: Slots that were freed for it and are held.
@@ -134,9 +134,12 @@ class Tier:
         Raises:
             KvtierError: As `reserve` does.
         """
-        plan = plan_offer(self.table, runs)
-        check_bytes(plan.fresh_bytes(), allowed_bytes)
-        return self._missing_room(len(plan.fresh), plan.residents, in_hand), plan.residents
+        plan = self._plan(runs)
+        check_allowance(plan.fresh_bytes(), allowed_bytes, "leased")
+        missing = self._missing_room(len(plan.fresh), plan.residents, in_hand)
+        if missing > 0:
+            self.occupancy.policy.expect(request_id, plan.residents, plan.fresh_keys())
+        return missing, plan.residents
 
     def reserve(
         self, request_id: str, runs: Sequence[Run], allowed_bytes: int = _ANY
@@ -155,14 +158,16 @@ class Tier:
                 than the caller may reserve; INVALID_ARGUMENT when a run leaves a gap after its
                 parent; nothing changed then.
         """
-        plan = plan_offer(self.table, runs)
+        plan = self._plan(runs)
         needed = plan.fresh_bytes()
-        check_bytes(needed, allowed_bytes)
+        check_allowance(needed, allowed_bytes, "leased")
         missing = self._missing_room(len(plan.fresh), plan.residents)
+        if self.threshold:
+            self.counters.deferred += self.threshold.count(plan)
         self.counters.mismatched += plan.outcomes.count(MISMATCH)
         evicted: list[tuple[Space, bytes]] = []
         if missing > 0:
-            self.occupancy.policy.stamp(request_id, ())
+            self.occupancy.policy.expect(request_id, plan.residents, plan.fresh_keys())
             evicted = self.evict(missing, plan.residents)
         slots = self.occupancy.take(len(plan.fresh))
         self.occupancy.enter(plan, slots)
@@ -218,12 +223,21 @@ class Tier:
         found = self.table.index.get_many(keys)
         results, readable = self._examine(found)
         slots = _each_once(readable)
-        pinned = 0
-        for origin, mine in self.table.by_origin(slots) if slots else ():
-            pinned += origin.space.block_bytes * len(mine)
-        check_bytes(pinned, allowed_bytes)
+        pinned = self._bytes_of(slots)
+        check_allowance(pinned, allowed_bytes, "leased")
         self._hold_once(slots)
         self.occupancy.policy.stamp(request_id, slots if readable is found else _each_once(found))
+        return results, readable, pinned
+
+    def keep(
+        self, keys: Sequence[bytes], allowed_bytes: int
+    ) -> tuple[list[LookupResult.ValueType], list[int | None], int]:
+        """Look up, and pin for long what is readable; the rest is as for `load`."""
+        results, readable = self._examine(self.table.index.get_many(keys))
+        slots = _each_once(readable)
+        pinned = self._bytes_of(slots)
+        check_allowance(pinned, allowed_bytes, "pinned")
+        self.occupancy.pin(slots)
         return results, readable, pinned
 
     # Removing
@@ -248,26 +262,7 @@ class Tier:
         if slots:
             groups = self.table.by_origin(slots)
             self.announcer.removed(self.packed(groups), reason)
-            self._drop(groups, slots)
-
-    def delete(self, keys: Sequence[bytes], *, force: bool) -> list[DeleteResult.ValueType]:
-        """Remove blocks; return the `DeleteResult` of each."""
-        found = self.table.index.get_many(keys)
-        busy, state = self.occupancy.busy, self.table.state
-        spared = {slot for slot in found if slot is not None and not force and busy(slot)}
-        going = [slot for slot in dict.fromkeys(found) if slot is not None and slot not in spared]
-        written = [slot for slot in going if state[slot] in {PENDING, WRITTEN}]
-        self.remove([s for s in going if state[s] == READY], REMOVAL_REASON_DELETED)
-        self.occupancy.cut_off(written)
-        self.counters.abandoned += len(written)
-        return [
-            DELETE_RESULT_NOT_FOUND
-            if slot is None
-            else DELETE_RESULT_BUSY
-            if slot in spared
-            else DELETE_RESULT_DELETED
-            for slot in found
-        ]
+            self.drop(groups, slots)
 
     def drop_corrupt(self, slot: int) -> None:
         """Remove a block whose bytes do not match its checksum, if it is still there."""
@@ -275,40 +270,7 @@ class Tier:
             self.remove([slot], REMOVAL_REASON_CORRUPT)
             self.counters.corrupt += 1
 
-    def check_clear(self, namespace: NamespaceInfo | None) -> None:
-        """Raise FAILED_PRECONDITION when a clear would meet blocks under load leases."""
-        if not self.occupancy.leased:
-            return
-        busy = sum(map(self.occupancy.busy, self._slots(namespace, READY)))
-        if busy:
-            raise failed_precondition(
-                f"{busy} blocks of tier {self.name} are under load leases: wait, release them, or "
-                "clear with force",
-                Reason.BLOCKS_LEASED,
-                {"leased_blocks": str(busy)},
-            )
-
-    def clear(self, namespace: NamespaceInfo | None) -> int:
-        """Remove every readable block, or those of one namespace; return how many there were.
-
-        Copies that are on their way in are given up; so should be the store leases before.
-        """
-        slots = self._slots(namespace, READY)
-        if slots:
-            self.announcer.cleared(namespace.fingerprint if namespace else b"")
-            self._drop(self.table.by_origin(slots), slots)
-        if self.occupancy.pending:
-            self.occupancy.cut_off(self._slots(namespace, PENDING))
-        return len(slots)
-
     # Inside
-
-    def _slots(self, namespace: NamespaceInfo | None, state: int) -> list[int]:
-        table = self.table
-        slots = [slot for slot, is_in in enumerate(table.state) if is_in == state]
-        if namespace is None:
-            return slots
-        return [slot for slot in slots if table.origin[slot].space.namespace is namespace]
 
     def _examine(
         self, found: list[int | None]
@@ -335,6 +297,14 @@ class Tier:
     def _hold_once(self, slots: Sequence[int]) -> None:
         self.counters.loaded += len(slots)
         self.occupancy.hold(slots)
+
+    def _plan(self, runs: Sequence[Run]) -> Plan:
+        plan = plan_offer(self.table, runs)
+        return self.threshold.judge(plan) if self.threshold else plan
+
+    def _bytes_of(self, slots: Sequence[int]) -> int:
+        groups = self.table.by_origin(slots) if slots else ()
+        return sum(origin.space.block_bytes * len(mine) for origin, mine in groups)
 
     def _missing_room(self, needed: int, residents: Sequence[int], in_hand: int = 0) -> int:
         may_go = evictable(self.occupancy, residents)
@@ -366,7 +336,8 @@ class Tier:
             for origin, slots in groups
         ]
 
-    def _drop(self, groups: Groups, slots: Sequence[int]) -> None:
+    def drop(self, groups: Groups, slots: Sequence[int]) -> None:
+        """Make readable blocks absent that somebody announced to be."""
         self.counters.removed += len(slots)
         self.occupancy.take_out(groups)
         self.occupancy.let_go(slots)

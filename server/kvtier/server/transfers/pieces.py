@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
+from kvtier.wire.chunks import Chunk
 from kvtier.wire.errors import invalid
 
 
@@ -23,11 +23,11 @@ class Piece(NamedTuple):
     checksum: int | None
 
 
-def cut(message: WriteBlocksRequest, block_bytes: Sequence[int]) -> list[Piece]:
+def cut(message: Chunk, block_bytes: Sequence[int]) -> list[Piece]:
     """Return the pieces that a message brings.
 
     Args:
-        message: The message.
+        message: The data of a message.
         block_bytes: Bytes of each block of the offer.
 
     Raises:
@@ -44,7 +44,7 @@ def cut(message: WriteBlocksRequest, block_bytes: Sequence[int]) -> list[Piece]:
     return pieces
 
 
-def _cut(message: WriteBlocksRequest, block_bytes: Sequence[int]) -> Iterator[Piece]:
+def _cut(message: Chunk, block_bytes: Sequence[int]) -> Iterator[Piece]:
     rest = memoryview(message.data)
     checksums = iter(message.checksums)
     place, offset = message.block_index, message.offset

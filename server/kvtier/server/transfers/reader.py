@@ -1,27 +1,38 @@
 """Reading pinned blocks as a stream of messages."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 
+import structlog
 from xxhash import xxh3_64_intdigest
 
+from kvtier.server.stores.base import look
 from kvtier.server.tiers.tier import Tier
-from kvtier.server.transfers.writer import INLINE_BYTES
+from kvtier.server.transfers.budget import Budget
 from kvtier.v1.result_pb2 import ReadResult
 from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
+from kvtier.wire.chunks import CHUNK_BYTES, Block, cut
 
-CHUNK_BYTES = 1 << 20
+Send = Callable[[bytes], Awaitable[None]]
+
+# gRPC has a copy of each message until the peer took it.
+_COPIES = 2
+
+_log = structlog.get_logger(__name__)
 
 
 class BlockReader:
     """Reads blocks that are pinned for the time of a call, and checks each against its checksum.
+
+    While a message is sent a thread makes the next, when the budget has room for it.
 
     Args:
         tier: The tier.
         slots: The slot of each block, by its place in the request; None for one that is not there.
         block_bytes: Bytes of each block.
         threads: Where large blocks are read.
+        budget: Bytes of messages that all calls may have in memory.
     """
 
     def __init__(
@@ -30,94 +41,87 @@ class BlockReader:
         slots: Sequence[int | None],
         block_bytes: Sequence[int],
         threads: Executor,
+        budget: Budget,
     ) -> None:
         self._threads = threads
         self._tier = tier
         self._slots = slots
         self._block_bytes = block_bytes
+        self._budget = budget
+        self._corrupt: list[int] = []
 
-    async def messages(self) -> AsyncIterator[ReadBlocksResponse]:
-        """Yield the messages; the data of one never runs over a block that is not sent."""
+    async def send_all(self, send: Send) -> None:
+        """Send what there is; the data of a message never runs over a block that is not sent.
+
+        Args:
+            send: Sends a message, and returns when there is room for the next.
+        """
         missing = [place for place, slot in enumerate(self._slots) if slot is None]
         if missing:
-            yield _refusal(missing, ReadResult.READ_RESULT_MISS)
-        place = 0
-        while place < len(self._slots):
-            size = self._block_bytes[place]
-            if self._slots[place] is None:
-                place += 1
-            elif size > INLINE_BYTES:
-                async for message in self._large(place):
-                    yield message
-                place += 1
+            await send(_refusal(missing, ReadResult.READ_RESULT_MISS))
+        messages = cut(self._sound_blocks())
+        if sum(self._block_bytes) <= self._tier.store.inline_bytes:
+            for message in messages:
+                await send(message)
+        else:
+            await self._send_ahead(messages, send)
+        await self._tell_corrupt(send)
+
+    async def _send_ahead(self, messages: Iterator[bytes], send: Send) -> None:
+        loop, size = asyncio.get_running_loop(), _COPIES * CHUNK_BYTES
+        message = await loop.run_in_executor(self._threads, next, messages, None)
+        while message is not None:
+            await self._tell_corrupt(send)
+            if self._budget.take_spare(size):
+                try:
+                    coming = loop.run_in_executor(self._threads, next, messages, None)
+                    await send(message)
+                    message = await coming
+                finally:
+                    self._budget.give_back(size)
             else:
-                last = self._small_run(place)
-                for message in self._small(place, last):
-                    yield message
-                place = last
+                await send(message)
+                message = await loop.run_in_executor(self._threads, next, messages, None)
 
-    def _small_run(self, first: int) -> int:
-        """Return the place behind the small blocks that fit one message."""
-        place, total = first, 0
-        while place < len(self._slots) and self._slots[place] is not None:
-            size = self._block_bytes[place]
-            if size > INLINE_BYTES or total + size > CHUNK_BYTES:
-                break
-            place, total = place + 1, total + size
-        return place
-
-    def _small(self, first: int, last: int) -> list[ReadBlocksResponse]:
-        messages: list[ReadBlocksResponse] = []
-        blocks: list[bytes] = []
-        for place in range(first, last):
-            data = self._read(place)
-            if data is not None:
-                blocks.append(data)
+    def _sound_blocks(self) -> Iterator[Block]:
+        """Yield the blocks that are equal to their checksums, and note the others."""
+        tier = self._tier
+        for place, slot in enumerate(self._slots):
+            if slot is None:
                 continue
-            messages += self._joined(place - len(blocks), blocks)
-            messages.append(self._corrupt(place))
-            blocks = []
-        return messages + self._joined(last - len(blocks), blocks)
+            data = self._look(place, slot)
+            checksum = tier.table.checksum[slot]
+            if data is not None and xxh3_64_intdigest(data) == checksum:
+                yield Block(place, data, checksum)
+            else:
+                self._corrupt.append(place)
 
-    def _joined(self, first: int, blocks: Sequence[bytes]) -> list[ReadBlocksResponse]:
-        if not blocks:
-            return []
-        checksums = [self._checksum(first + i) for i in range(len(blocks))]
-        return [ReadBlocksResponse(block_index=first, checksums=checksums, data=b"".join(blocks))]
+    def _look(self, place: int, slot: int) -> memoryview | None:
+        store = self._tier.store
+        try:
+            return look(store, self._tier.position_of(slot), self._block_bytes[place])
+        except (OSError, RuntimeError) as error:
+            _log.warning("a block cannot be read", device=store.device, reason=str(error))
+            return None
 
-    async def _large(self, place: int) -> AsyncIterator[ReadBlocksResponse]:
-        loop = asyncio.get_running_loop()
-        data = await loop.run_in_executor(self._threads, self._read, place)
-        if data is None:
-            yield self._corrupt(place)
-            return
-        for offset in range(0, len(data), CHUNK_BYTES):
-            ends = offset + CHUNK_BYTES >= len(data)
-            yield ReadBlocksResponse(
-                block_index=place,
-                offset=offset,
-                checksums=[self._checksum(place)] if ends else [],
-                data=data[offset : offset + CHUNK_BYTES],
-            )
-
-    def _slot(self, place: int) -> int:
-        slot = self._slots[place]
-        assert slot is not None
-        return slot
-
-    def _checksum(self, place: int) -> int:
-        return self._tier.table.checksum[self._slot(place)]
-
-    def _read(self, place: int) -> bytes | None:
-        """Return a block's bytes, or None when they do not match its checksum."""
-        position = self._tier.position_of(self._slot(place))
-        data = self._tier.store.read(position, self._block_bytes[place])
-        return data if xxh3_64_intdigest(data) == self._checksum(place) else None
-
-    def _corrupt(self, place: int) -> ReadBlocksResponse:
-        self._tier.drop_corrupt(self._slot(place))
-        return _refusal([place], ReadResult.READ_RESULT_CORRUPT)
+    async def _tell_corrupt(self, send: Send) -> None:
+        places, self._corrupt = self._corrupt, []
+        for place in places:
+            slot = self._slots[place]
+            assert slot is not None
+            self._tier.drop_corrupt(slot)
+        if places:
+            await send(_refusal(places, ReadResult.READ_RESULT_CORRUPT))
 
 
-def _refusal(places: Sequence[int], result: ReadResult.ValueType) -> ReadBlocksResponse:
-    return ReadBlocksResponse(block_indexes=places, results=[result] * len(places))
+def memory_of_read(tier: Tier, block_bytes: Sequence[int]) -> int:
+    """Return the bytes that a read needs in memory, its read-ahead apart."""
+    messages = _COPIES * min(CHUNK_BYTES, sum(block_bytes))
+    in_place = tier.store.views((), ()) is not None
+    return messages if in_place else messages + max(block_bytes, default=0)
+
+
+def _refusal(places: Sequence[int], result: ReadResult.ValueType) -> bytes:
+    return ReadBlocksResponse(
+        block_indexes=places, results=[result] * len(places)
+    ).SerializeToString()

@@ -9,10 +9,10 @@ from kvtier.server.leases import Lease
 from kvtier.server.tiers.columns import gather
 from kvtier.server.tiers.table import PENDING
 from kvtier.v1.result_pb2 import WRITE_RESULT_CORRUPT, WRITE_RESULT_WRITTEN, WriteResult
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
+from kvtier.wire.chunks import Chunk
 
 
-def count_whole(message: WriteBlocksRequest, block_bytes: Sequence[int]) -> int:
+def count_whole(message: Chunk, block_bytes: Sequence[int]) -> int:
     """Return how many whole blocks of one size a message brings; 0 when it brings anything else."""
     first, data = message.block_index, message.data
     if not data or message.offset or first >= len(block_bytes):
@@ -24,7 +24,7 @@ def count_whole(message: WriteBlocksRequest, block_bytes: Sequence[int]) -> int:
 
 
 def write_whole(
-    lease: Lease, message: WriteBlocksRequest, count: int
+    lease: Lease, message: Chunk, count: int
 ) -> dict[int, WriteResult.ValueType] | None:
     """Write whole blocks; return what became of each that the lease holds, by place.
 

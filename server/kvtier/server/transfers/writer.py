@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
+import numpy as np
+import structlog
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from kvtier.server.leases import Lease, Leases
@@ -17,13 +19,12 @@ from kvtier.v1.result_pb2 import (
     WRITE_RESULT_WRITTEN,
     WriteResult,
 )
-from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
+from kvtier.wire.chunks import Chunk
 from kvtier.wire.errors import aborted, invalid
 
-# Less than this is copied on the loop: it costs less than a turn of a thread.
-INLINE_BYTES = 256 << 10
-
 _Copy = tuple[int, memoryview, xxh3_64 | None]
+
+_log = structlog.get_logger(__name__)
 
 
 class BlockWriter:
@@ -43,9 +44,10 @@ class BlockWriter:
         self._lease = lease
         self._hashers: dict[int, xxh3_64] = {}
         self._reached: dict[int, int] = {}
-        self._copying: asyncio.Future[list[int]] | None = None
+        self._failed: set[int] = set()
+        self._copying: asyncio.Future[list[int] | None] | None = None
 
-    async def take(self, message: WriteBlocksRequest) -> dict[int, WriteResult.ValueType]:
+    async def take(self, message: Chunk) -> dict[int, WriteResult.ValueType]:
         """Write what a message brings; return what became of the blocks that ended, by place.
 
         Raises:
@@ -53,7 +55,7 @@ class BlockWriter:
         """
         block_bytes = self._lease.block_bytes
         count = count_whole(message, block_bytes)
-        if count and len(message.data) <= INLINE_BYTES:
+        if count and len(message.data) <= self._lease.tier.store.inline_bytes:
             results = write_whole(self._lease, message, count)
             if results is not None:
                 return results
@@ -68,9 +70,9 @@ class BlockWriter:
         """
         results: dict[int, WriteResult.ValueType] = {}
         wanted = [piece for piece in pieces if self._wants(piece, results)]
-        copies = [self._copy(piece) for piece in wanted]
-        if sum(len(piece.data) for piece in wanted) <= INLINE_BYTES:
-            digests = _copy_all(self._lease.tier.store, copies)
+        copies, store = [self._copy(piece) for piece in wanted], self._lease.tier.store
+        if sum(len(piece.data) for piece in wanted) <= store.inline_bytes:
+            digests = _copy_all(store, copies)
         else:
             slots = [self._lease.slots[piece.place] for piece in wanted]
             digests = await self._copy_in_thread(slots, copies)
@@ -120,7 +122,9 @@ class BlockWriter:
         hasher = None if whole else self._hashers.setdefault(piece.place, xxh3_64())
         return position, piece.data, hasher
 
-    async def _copy_in_thread(self, slots: Sequence[int], copies: Sequence[_Copy]) -> list[int]:
+    async def _copy_in_thread(
+        self, slots: Sequence[int], copies: Sequence[_Copy]
+    ) -> list[int] | None:
         """Copy in a thread, and hold the slots until it is done, also when the caller leaves."""
         tier, loop = self._lease.tier, asyncio.get_running_loop()
         copying = loop.run_in_executor(self._threads, _copy_all, tier.store, copies)
@@ -132,22 +136,26 @@ class BlockWriter:
     def _settle(
         self,
         pieces: Sequence[Piece],
-        digests: Sequence[int],
+        digests: Sequence[int] | None,
         results: dict[int, WriteResult.ValueType],
     ) -> None:
         tier, slots, state = self._lease.tier, self._lease.slots, self._lease.tier.table.state
         written: list[Piece] = []
+        if digests is None:
+            self._failed.update(piece.place for piece in pieces)
+            digests = [0] * len(pieces)
         for piece, digest in zip(pieces, digests, strict=True):
             if piece.checksum is None:
                 continue
             self._finish(piece.place)
             if state[slots[piece.place]] != PENDING:
                 results[piece.place] = WRITE_RESULT_ABORTED
-            elif digest != piece.checksum:
+            elif digest != piece.checksum or piece.place in self._failed:
                 results[piece.place] = WRITE_RESULT_CORRUPT
             else:
                 results[piece.place] = WRITE_RESULT_WRITTEN
                 written.append(piece)
+            self._failed.discard(piece.place)
         tier.mark_written(
             [slots[piece.place] for piece in written],
             [piece.checksum or 0 for piece in written],
@@ -159,10 +167,18 @@ class BlockWriter:
         self._lease.writing.discard(place)
 
 
-def _copy_all(store: BlockStore, copies: Sequence[_Copy]) -> list[int]:
+def _copy_all(store: BlockStore, copies: Sequence[_Copy]) -> list[int] | None:
+    """Copy, and return the digest of each block so far; None when the device fails."""
+    try:
+        store.write_many(
+            [position for position, _, _ in copies],
+            [np.frombuffer(data, np.uint8) for _, data, _ in copies],
+        )
+    except (OSError, RuntimeError) as error:
+        _log.warning("blocks cannot be written", device=store.device, reason=str(error))
+        return None
     digests = []
-    for position, data, hasher in copies:
-        store.write(position, data)
+    for _, data, hasher in copies:
         if hasher is None:
             digests.append(xxh3_64_intdigest(data))
         else:
