@@ -13,7 +13,7 @@ from .conftest import Serve
 from .copying import copy_blocks, nothing_is_held
 from .fake_peer import FakePeer
 from .pulls import all_of, closed, dialling, fake, node, pull
-from .support import Serving, cpu_tier, hash_set, run
+from .support import Serving, cpu_tier, hash_set, payloads, run
 from .wire import until
 
 __all__ = ["closed", "fake", "node"]
@@ -87,3 +87,20 @@ async def test_a_run_that_leaves_a_gap_is_refused(node: Serving, fake: FakePeer)
         await copy_blocks(node, run(2, after=1, start=64), peer=(fake.endpoint, "cpu0"), to="cpu0")
 
     assert fake.asked == []
+
+
+async def test_a_peer_that_says_nothing_holds_up_no_store(serve: Serve, fake: FakePeer) -> None:
+    """Pulls that wait for their first message have no share of the memory of writes."""
+    node = await serve(
+        cpu_tier(32), peers=[fake.endpoint], limits={"transfer_bytes": "8MiB"}, peer_timeout=60
+    )
+    calls = [asyncio.create_task(pull(node, fake.endpoint, block)) for block in range(8)]
+    await until(lambda: len(fake.asked) == len(calls))
+
+    async with asyncio.timeout(10):
+        await node.store("mine")
+
+    assert await node.load("mine") == payloads("mine")
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)

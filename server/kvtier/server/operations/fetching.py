@@ -79,20 +79,19 @@ async def fetch(
     """
     fetched, lease = Fetched(), None
     try:
-        async with (
-            node.write_bytes.share(CHUNK_BYTES),
-            peer.reading(ReadBlocksRequest(blocks=wanted)) as read,
-        ):
+        async with peer.reading(ReadBlocksRequest(blocks=wanted)) as read:
             message = await read()
             fetched.heard = True
             if message is None:
                 raise peer.broke(_TOO_EARLY)
-            lease, fetched.results = await reserve(_skipped(peer, message[0], count))
-            arrival = _Arrival(node, peer, lease, fetched.results)
-            try:
-                await arrival.take_all(message, read)
-            finally:
-                arrival.writer.close()
+            # Not before: a peer that says nothing shall hold up no store.
+            async with node.write_bytes.share(CHUNK_BYTES):
+                lease, fetched.results = await reserve(_skipped(peer, message[0], count))
+                arrival = _Arrival(node, peer, lease, fetched.results)
+                try:
+                    await arrival.take_all(message, read)
+                finally:
+                    arrival.writer.close()
     except PeerError as error:
         if error.reason == Reason.NAMESPACE_UNKNOWN:
             return Fetched(dict.fromkeys(range(count), MISS) | fetched.results, heard=True)
