@@ -1,5 +1,6 @@
 """`kvtier copy`."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing
@@ -99,7 +100,9 @@ def command(
     way = _Way(from_peer=_peer_tier(from_peer), **options)
     _check_way(way)
     results: Counter[str] = Counter()
-    with printing(settings, _COLUMNS) as printer, progress("copying", len(keys.hashes)) as moved:
+    # On a terminal the rows are the progress, and a bar would stand between them.
+    total = None if sys.stdout.isatty() else len(keys.hashes)
+    with printing(settings, _COLUMNS) as printer, progress("copying", total) as moved:
 
         def tell(records: list[Record]) -> None:
             printer.write(records)
