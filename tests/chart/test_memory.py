@@ -6,6 +6,8 @@ import pytest
 
 GIB = 1 << 30
 SLACK = 64 << 20
+# Where there are several tiers, their blocks may change places.
+SPARE = 16 << 20
 
 
 def _values(tiers: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def test_several_host_tiers_add_up(render: Any) -> None:
 
     shm = _shm_bytes(render(_values(tiers)))
 
-    assert shm == 10**12 + 5_000_000 + SLACK
+    assert shm == 10**12 + 5_000_000 + 2 * SPARE + SLACK
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from kvtier.v1 import event_service_pb2 as events
 from kvtier.v1 import tier_service_pb2 as tiers
 from kvtier.v1 import transfer_service_pb2 as transfers
 from kvtier.v1.block_pb2 import Medium, Position
-from kvtier.v1.copying_pb2 import CopyBlocksRequest
+from kvtier.v1.copying_pb2 import CopyBlocksRequest, PeerTier
 from kvtier.v1.listing_pb2 import DescribeBlockRequest, ListBlocksRequest
 from kvtier.v1.pinning_pb2 import PinBlocksRequest, UnpinBlocksRequest
 from kvtier.v1.removal_pb2 import ClearTierRequest, DeleteBlocksRequest, DeleteNamespaceRequest
@@ -113,6 +113,14 @@ GOOD: dict[str, Good] = {
                 from_tier="gpu0",
                 to_tier="cpu0",
                 move=True,
+            )
+        ],
+        [
+            CopyBlocksRequest(
+                namespace=s.namespace,
+                runs=s.offer().runs,
+                from_peer=PeerTier(endpoint=s.peer, tier="cpu0"),
+                to_tier="cpu0",
             )
         ],
     ],

@@ -13,6 +13,8 @@ _HARMLESS: dict[str, set[str]] = {
     "lease_id": _SAME_LENGTH,
     "parent_block_hash": _SAME_LENGTH,
     "block_hashes": _SAME_LENGTH | {"twice as long"},
+    # Within a node a copy takes positions from the source.
+    "CopyBlocksRequest.runs.start_position": {"half of the largest"},
     # Opaque bytes of up to 32, and none is the common scope.
     "scope": _SAME_LENGTH | _OTHER_LENGTH | {"absent"},
     # Text for people, which names nothing that the node has.

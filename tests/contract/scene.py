@@ -16,6 +16,7 @@ from kvtier.v1.tier_service_pb2 import (
     PrepareStoreRequest,
 )
 
+from .conftest import Serve
 from .support import TOKENS, Serving, cpu_tier, gpu_tier, hashes, namespace, payload, run
 from .wire import METHODS, wire
 
@@ -42,6 +43,7 @@ class Scene:
         pin: A pin on a block.
         mapping: A mapping of the tier `cpu0`, which is locked.
         page_token: The token of a second page of one block.
+        peer: The address of a node that has the offered blocks.
     """
 
     node: Serving
@@ -51,6 +53,7 @@ class Scene:
     pin: Lease
     mapping: int = 0
     page_token: bytes = b""
+    peer: str = ""
 
     def blocks(self) -> list[BlockSet]:
         """The resident blocks, and one that is not there."""
@@ -120,6 +123,15 @@ async def map_for_good(node: Serving) -> int:
     return told.mapping
 
 
+async def serve_scene(serve: Serve, **settings: Any) -> Scene:
+    """Serve a node, and one that it may pull blocks from, and set the scene."""
+    peer = await serve(cpu_tier(16))
+    fingerprint = await peer.client.register_namespace(NAMESPACE)
+    offered = [chain("c", "d", after="b", start=2 * TOKENS)]
+    await peer.client.store("cpu0", fingerprint, offered, [payload("c"), payload("d")])
+    return await set_scene(await serve(**SETTINGS | settings, peers=[peer.endpoint]))
+
+
 async def set_scene(node: Serving) -> Scene:
     """Store two blocks, open one lease of each kind, and pin a block."""
     client = node.client
@@ -130,8 +142,9 @@ async def set_scene(node: Serving) -> Scene:
     store = await client.prepare_store("cpu0", fingerprint, runs, mapping=mapping)
     pinned = [BlockSet(group=1, scope=SCOPE, block_hashes=hashes("a"))]
     load = await client.prepare_load("cpu0", fingerprint, pinned)
+    (peer,) = node.node.config.peers
     pin = await client.pin("cpu0", fingerprint, pinned, ttl=500)
-    scene = Scene(node, fingerprint, store.lease, load.lease, pin.lease, mapping)
+    scene = Scene(node, fingerprint, store.lease, load.lease, pin.lease, mapping, peer=peer)
     async with wire(node.endpoint) as raw:
         (page,) = (
             await raw.call(METHODS["TierService.ListBlocks"], ListBlocksRequest(page_size=1))

@@ -19,7 +19,7 @@ from .conftest import Serve
 from .damage import Bad, damaged, fields_that_are_set
 from .good_requests import GOOD
 from .harmless import is_harmless
-from .scene import NEW_LEASE, SETTINGS, Scene, set_scene
+from .scene import NEW_LEASE, Scene, serve_scene, set_scene
 from .support import blocks_of, payloads
 from .wire import METHODS, Outcome, Wire, until, wire
 
@@ -29,11 +29,12 @@ REFUSALS = {
     "FAILED_PRECONDITION",
     "RESOURCE_EXHAUSTED",
     "ABORTED",
+    "PERMISSION_DENIED",
 }
 REASONS = {reason.value for reason in Reason} - {Reason.INTERNAL}
 UNPARSABLE = {"claims more than comes", "endless number", "not UTF-8"}
 # What a refusal may speak of in place of a field's name.
-ALIASES = {"media": "medium"} | dict.fromkeys(
+ALIASES = {"media": "medium", "from_tier": "tier", "to_tier": "tier"} | dict.fromkeys(
     ("block_index", "block_hash", "block_hashes", "data", "offset"), "block"
 )
 ENDLESS = "EventService.WatchEvents"
@@ -110,7 +111,7 @@ def test_every_rpc_has_good_requests() -> None:
 @every_rpc
 async def test_good_requests_set_every_field_and_are_accepted(serve: Serve, rpc: str) -> None:
     """What the bad requests are made from is complete, and good."""
-    scene = await set_scene(await serve(**SETTINGS))
+    scene = await serve_scene(serve)
     messages = chain.from_iterable(GOOD[rpc](scene))
     fields = set(chain.from_iterable(map(fields_that_are_set, messages)))
     assert fields == set(fields_of(METHODS[rpc].input_type))
@@ -128,7 +129,7 @@ async def test_good_requests_set_every_field_and_are_accepted(serve: Serve, rpc:
 @every_rpc
 async def test_bad_requests_are_refused_and_change_nothing(serve: Serve, rpc: str) -> None:
     """No block, lease, space, event or call is left; what is odd but harmless leaks nothing."""
-    scene = await set_scene(await serve(**SETTINGS))
+    scene = await serve_scene(serve)
     before, requests, tried = scene.state(), bad_requests(scene, rpc), 0
     problems: list[str] = []
     async with wire(scene.node.endpoint) as raw:
@@ -157,7 +158,7 @@ async def test_bad_requests_are_refused_and_change_nothing(serve: Serve, rpc: st
 @every_rpc
 async def test_a_call_without_a_request_is_answered(serve: Serve, rpc: str) -> None:
     """A caller that ends its half before it said anything is told so, not left to wait."""
-    scene = await set_scene(await serve(**SETTINGS))
+    scene = await serve_scene(serve)
     before = scene.state()
     async with wire(scene.node.endpoint) as raw:
         outcome = await call(raw, rpc)
@@ -172,10 +173,9 @@ async def test_a_call_without_a_request_is_answered(serve: Serve, rpc: str) -> N
 @every_rpc
 async def test_a_message_beyond_the_limit_is_refused(serve: Serve, rpc: str) -> None:
     """GRPC itself refuses what is larger than the node said it takes, naming both sizes."""
-    node = await serve(**SETTINGS | {"limits": {"message_bytes": "4MiB"}})
-    scene = await set_scene(node)
+    scene = await serve_scene(serve, limits={"message_bytes": "4MiB"})
     before = scene.state()
-    async with wire(node.endpoint) as raw:
+    async with wire(scene.node.endpoint) as raw:
         outcome = await call(raw, rpc, bytes(5 << 20))
 
     assert outcome.code == "RESOURCE_EXHAUSTED"
@@ -197,7 +197,7 @@ STREAMING = [rpc for rpc, m in METHODS.items() if m.client_streaming or m.server
 @pytest.mark.parametrize("rpc", STREAMING)
 async def test_a_client_that_vanishes_leaves_nothing(serve: Serve, rpc: str, how: str) -> None:
     """Whatever a stream held is given back when its client is gone, without a word or with one."""
-    scene = await set_scene(await serve(**SETTINGS))
+    scene = await serve_scene(serve)
     node = scene.node.node
     for messages in good_calls(scene, rpc):
         async with wire(scene.node.endpoint) as raw:

@@ -6,11 +6,23 @@ from collections.abc import Iterator
 import pytest
 from google.protobuf.message import Message
 
-from kvtier.client import InvalidArgumentError, NotFoundError
+from kvtier.client import InvalidArgumentError, NotFoundError, UnavailableError
+from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
 
 from .conftest import Serve
+from .copying import copy_blocks
+from .fake_peer import Send, faking, message, stand_still
 from .folding import listed
-from .support import BLOCK_BYTES, Serving, blocks_of, cpu_tier, payloads, run
+from .support import (
+    BLOCK_BYTES,
+    Serving,
+    blocks_of,
+    cpu_tier,
+    namespace,
+    payload,
+    payloads,
+    run,
+)
 
 # Enough blocks that a request is told from everything else by its size.
 BLOCKS = 2000
@@ -93,3 +105,64 @@ async def test_a_refused_call_leaves_nothing(serve: Serve, garbage: list[object]
     gc.collect()
     kinds = {type(each).__name__ for each in garbage}
     assert kinds.isdisjoint({"RPCState", "_ServicerContext", "_MessageReceiver", "AbortError"})
+
+
+async def pull_and_fail(node: Serving, peer: Serving) -> None:
+    """Pull blocks as large as a request, and be refused."""
+    wanted = run("A", "B", "absent")
+    copied = await copy_blocks(node, wanted, peer=(peer.endpoint, "cpu0"), to="cpu0")
+    assert copied.results == ["COPIED", "COPIED", "MISS"]
+    with pytest.raises(NotFoundError):
+        await copy_blocks(node, run("C"), peer=(peer.endpoint, "tape0"), to="cpu0")
+    await node.client.delete(node.namespace, [blocks_of("A", "B")])
+
+
+async def test_a_pull_leaves_nothing(serve: Serve, garbage: list[object]) -> None:
+    """Neither the messages of the peer nor the calls to it wait for the collector."""
+    tier = {**cpu_tier(0), "capacity": 8 * LARGE, "slot_bytes": LARGE}
+    described = namespace("large", block_bytes=[LARGE])
+    peer = await serve(tier)
+    node = await serve(tier, peers=[peer.endpoint])
+    ends = []
+    for each in (node, peer):
+        fingerprint = await each.client.register_namespace(described)
+        ends.append(Serving(each.server, each.client, each.clock, fingerprint))
+    bodies = [payload(block, LARGE) for block in ("A", "B")]
+    await peer.client.store("cpu0", fingerprint, [run("A", "B")], bodies)
+    await pull_and_fail(*ends)
+    large(garbage)
+    garbage.clear()
+
+    for _ in range(3):
+        await pull_and_fail(*ends)
+
+    assert large(garbage) == []
+
+
+async def test_a_peer_that_fails_leaves_nothing(serve: Serve, garbage: list[object]) -> None:
+    """Neither when it breaks off in the middle of a block, nor when it never says a word."""
+    tier = {**cpu_tier(0), "capacity": 16 * LARGE, "slot_bytes": LARGE}
+    chain = run(*(("large", place) for place in range(BLOCKS)))
+
+    async def break_off(_hashes: list[bytes], send: Send) -> None:
+        await send(message(0, payload("A", LARGE)))
+        await send(ReadBlocksResponse(block_index=1, data=bytes(LARGE - 1)))
+
+    async with faking(break_off) as fake, faking(stand_still) as silent:
+        peers = [fake.endpoint, silent.endpoint]
+        served = await serve(tier, peers=peers, peer_timeout=0.1, peer_pause=0)
+        fingerprint = await served.client.register_namespace(
+            namespace("large", block_bytes=[LARGE])
+        )
+        node = Serving(served.server, served.client, served.clock, fingerprint)
+        for turn in range(3):
+            copied = await copy_blocks(node, run("A", "B"), peer=(fake.endpoint, "cpu0"), to="cpu0")
+            assert copied.results == ["COPIED", "FAILED"]
+            await node.client.delete(node.namespace, [blocks_of("A")])
+            with pytest.raises(UnavailableError):
+                await copy_blocks(node, chain, peer=(silent.endpoint, "cpu0"), to="cpu0")
+            if not turn:
+                large(garbage)
+                garbage.clear()
+
+    assert large(garbage) == []

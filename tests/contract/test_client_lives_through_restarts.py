@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from kvtier.client import BlockIndex, Quality, Watch
+from kvtier.v1.result_pb2 import CopyResult
 
 from .conftest import Serve
 from .support import (
@@ -15,6 +16,7 @@ from .support import (
     namespace,
     payloads,
     run,
+    words,
 )
 
 
@@ -124,3 +126,21 @@ async def test_a_follower_of_one_tier_sees_that_tier(serve: Serve) -> None:
     assert {key.block_hash for key in index.blocks(name, "cpu1")} == hash_set([2, 4])
     assert block_hash(1) in await node.held()
     assert index.bad_events == 0
+
+
+async def test_a_copy_goes_on_and_the_namespace_is_told_again(serve: Serve) -> None:
+    """A copy that meets a node which forgot the namespace finds nothing there, and no error."""
+    first = await serve(cpu_tier(4), cpu_tier(4, "cpu1"))
+    mine = await first.client.register_namespace(namespace("mine"))
+    name = (await first.client.get_node()).node_id
+    await first.server.drain_and_stop()
+    second = await serve(cpu_tier(4), cpu_tier(4, "cpu1"), node_id=name, listen=first.endpoint)
+
+    await first.client.get_node()
+    answers = [
+        list(answer.results)
+        async for answer in first.client.copy(mine, [run(1)], from_tier="cpu0", to_tier="cpu1")
+    ]
+
+    assert [words(CopyResult, results) for results in answers] == [["MISS"]]
+    assert "mine" in [each.name for each in await second.client.list_namespaces()]

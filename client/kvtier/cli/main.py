@@ -18,6 +18,7 @@ _ENTRIES = {
     "check": Entry("check", "Compare what events tell with what nodes list.", _LOOK),
     "put": Entry("put", "Store a file as a chain of blocks.", _CHANGE),
     "load": Entry("load", "Read blocks into a file or stdout.", _CHANGE),
+    "copy": Entry("copy", "Copy or move blocks from tier to tier.", _CHANGE),
     "delete": Entry("delete", "Remove blocks.", _CHANGE),
     "clear": Entry("clear", "Remove every block of a tier.", _CHANGE),
     "delete-namespace": Entry(

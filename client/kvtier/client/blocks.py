@@ -1,6 +1,7 @@
 """Calls that look up, touch, remove and list blocks."""
 
 from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
@@ -26,6 +27,9 @@ from kvtier.v1.tier_service_pb2 import (
     TouchBlocksRequest,
     TouchBlocksResponse,
 )
+
+if TYPE_CHECKING:
+    _Copying = grpc.aio.UnaryStreamCall[CopyBlocksRequest, CopyBlocksResponse]
 
 
 class BlockCalls(Calls):
@@ -84,7 +88,10 @@ class BlockCalls(Calls):
     ) -> AsyncGenerator[CopyBlocksResponse, None]:
         """Copy or move blocks from tier to tier, and yield what became of them as it is known.
 
-        The call has no deadline: end it by closing the generator.
+        The call has no deadline, since how long it takes is for the caller to say: end it by
+        closing the generator (`contextlib.aclosing`), or by `asyncio.timeout` around what reads it.
+        The node gives up a peer that stands still, and a node that is gone without a word is
+        noticed by gRPC's keepalive within a minute. What was copied when the call ends stays.
 
         Args:
             namespace: The fingerprint, 32 bytes.
@@ -104,14 +111,25 @@ class BlockCalls(Calls):
             from_peer=from_peer,
             move=move,
         )
-        call = self._connection.tiers.CopyBlocks(request)
+
+        async def begin() -> "tuple[_Copying, CopyBlocksResponse | None]":
+            call = self._connection.tiers.CopyBlocks(request)
+            return call, await self._next_copied(call)
+
+        call, answer = await self._connection.remembering(request.namespace, begin)
         try:
-            async for answer in call:
+            while answer is not None:
                 yield answer
-        except grpc.aio.AioRpcError as error:
-            raise self._connection.failure(error) from None
+                answer = await self._next_copied(call)
         finally:
             call.cancel()
+
+    async def _next_copied(self, call: "_Copying") -> CopyBlocksResponse | None:
+        try:
+            answer = await call.read()
+        except grpc.aio.AioRpcError as error:
+            raise self._connection.failure(error) from None
+        return answer if isinstance(answer, CopyBlocksResponse) else None
 
     async def delete(
         self,

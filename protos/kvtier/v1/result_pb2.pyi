@@ -244,11 +244,13 @@ class _CopyResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     COPY_RESULT_NO_ROOM: _CopyResult.ValueType  # 4
     """The target has no room that may be evicted."""
     COPY_RESULT_CORRUPT: _CopyResult.ValueType  # 5
-    """The source's bytes did not match their checksum; it dropped the block."""
+    """The bytes did not match their checksum: the source dropped the block, or they were damaged on
+    their way from a peer.
+    """
     COPY_RESULT_FAILED: _CopyResult.ValueType  # 6
-    """Reading or writing failed, or the source broke off."""
+    """Reading or writing failed, or the peer broke off."""
     COPY_RESULT_DELETED: _CopyResult.ValueType  # 7
-    """Deleted from the target while it was copied."""
+    """Deleted from the target, or cleared there, while it was copied."""
     COPY_RESULT_MISMATCH: _CopyResult.ValueType  # 8
     """In the target with another parent or position; it was not touched."""
     COPY_RESULT_PENDING: _CopyResult.ValueType  # 9
@@ -268,11 +270,13 @@ COPY_RESULT_MISS: CopyResult.ValueType  # 3
 COPY_RESULT_NO_ROOM: CopyResult.ValueType  # 4
 """The target has no room that may be evicted."""
 COPY_RESULT_CORRUPT: CopyResult.ValueType  # 5
-"""The source's bytes did not match their checksum; it dropped the block."""
+"""The bytes did not match their checksum: the source dropped the block, or they were damaged on
+their way from a peer.
+"""
 COPY_RESULT_FAILED: CopyResult.ValueType  # 6
-"""Reading or writing failed, or the source broke off."""
+"""Reading or writing failed, or the peer broke off."""
 COPY_RESULT_DELETED: CopyResult.ValueType  # 7
-"""Deleted from the target while it was copied."""
+"""Deleted from the target, or cleared there, while it was copied."""
 COPY_RESULT_MISMATCH: CopyResult.ValueType  # 8
 """In the target with another parent or position; it was not touched."""
 COPY_RESULT_PENDING: CopyResult.ValueType  # 9

@@ -304,13 +304,17 @@ class TierServiceServicer(object):
     def CopyBlocks(self, request, context):
         """CopyBlocks copies or moves blocks from tier to tier, within the node or from another node that
         the configuration lists. Results come as they are known. What is on its way already is waited
-        for, so that a block is brought once. When the caller leaves, the step under way ends.
+        for, so that a block is brought once. When the caller leaves, the step under way ends; what has
+        not come from a peer is given back. A peer that breaks off leaves the blocks that came copied and
+        the others FAILED. A namespace that the peer does not know is one of which it has no blocks.
 
         Errors:
-        - INVALID_ARGUMENT: no source, or the target named as source.
-        - NOT_FOUND: unknown namespace or tier.
+        - INVALID_ARGUMENT: no source, the target named as source, or a move from a peer.
+        - NOT_FOUND: unknown namespace or tier, here or at the peer.
         - PERMISSION_DENIED: a peer that the configuration does not list.
-        - UNAVAILABLE: the node is draining, or the peer is out of reach.
+        - RESOURCE_EXHAUSTED: a limit of transfers, here or at the peer; only with a peer.
+        - UNAVAILABLE: the node is draining, or the peer said nothing: it is out of reach, or failed a
+        moment ago and is left alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,6 +47,8 @@ class Reason(StrEnum):
     LEASE_REUSED = "LEASE_REUSED"
     NOT_MAPPABLE = "NOT_MAPPABLE"
     MAPPING_UNKNOWN = "MAPPING_UNKNOWN"
+    PEER_NOT_ALLOWED = "PEER_NOT_ALLOWED"
+    PEER_UNREACHABLE = "PEER_UNREACHABLE"
     DRAINING = "DRAINING"
     INTERNAL = "INTERNAL"
 
@@ -97,6 +99,11 @@ def failed_precondition(
 ) -> KvtierError:
     """Return a FAILED_PRECONDITION error."""
     return KvtierError(grpc.StatusCode.FAILED_PRECONDITION, reason, message, metadata=metadata)
+
+
+def denied(message: str, reason: Reason) -> KvtierError:
+    """Return a PERMISSION_DENIED error."""
+    return KvtierError(grpc.StatusCode.PERMISSION_DENIED, reason, message)
 
 
 def exhausted(

@@ -1,4 +1,4 @@
-"""gRPC's settings of the server's side."""
+"""gRPC's settings of a node: of what it serves, and of what it asks of peers."""
 
 from kvtier.server.config import LimitsConfig
 
@@ -27,4 +27,22 @@ def server_options(limits: LimitsConfig) -> list[Option]:
         ("grpc.max_concurrent_streams", 1024),
         ("grpc.server.max_pending_requests", 1 << 15),
         ("grpc.server.max_pending_requests_hard_limit", 1 << 15),
+    ]
+
+
+def peer_options(limits: LimitsConfig) -> list[Option]:
+    """Return the channel options of a connection to another node.
+
+    It is tried again soon after it was lost, pings no more often than a node permits, and is never
+    shared, so that a new channel is a new connection.
+    """
+    return [
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 0),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+        ("grpc.max_receive_message_length", limits.message_bytes),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_retries", 0),
     ]

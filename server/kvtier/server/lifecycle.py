@@ -106,9 +106,10 @@ class TierServer:
         self._hurry.set()
 
     async def close(self) -> None:
-        """Give the stores' memory back; the server must not be serving."""
+        """Leave the peers and give the stores' memory back; the server must not be serving."""
         if self._ticker is not None:
             self._ticker.cancel()
+        await self.node.peers.close()
         self.node.threads.shutdown()
         self._resources.close()
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
 from kvtier.server.accounts import Accounts
+from kvtier.server.channel_options import peer_options
 from kvtier.server.clock import Clock
 from kvtier.server.config import NodeConfig, TierConfig
 from kvtier.server.descriptions import Descriptions
@@ -16,6 +17,7 @@ from kvtier.server.events.source import News, TierInfo
 from kvtier.server.leases import Leases
 from kvtier.server.mappings import Mappings
 from kvtier.server.namespaces import Namespaces
+from kvtier.server.peers.peers import Peers
 from kvtier.server.quarantine import Quarantine
 from kvtier.server.stores.base import BlockStore
 from kvtier.server.tiering.tiering import Tiering
@@ -42,7 +44,8 @@ class Node:
         config: The configuration.
         stores: One open store for each tier of the configuration, in its order.
         clock: The clock of leases and ages.
-        rng: Source of the epoch, the incarnation and the first lease generation.
+        rng: Source of the epoch, the incarnation, the first lease generation, and the ids of the
+            node's own leases.
 
     Attributes:
         config: As given.
@@ -54,14 +57,16 @@ class Node:
         spaces: The spaces that have blocks.
         stamps: Where the policies of all tiers get the numbers of their stamps.
         leases: Every reservation and pin.
+        random_bytes: Gives so many random bytes.
         tiering: Moves blocks between the tiers.
+        peers: The nodes that blocks may be pulled from.
         turns: Lets calls with one lease id go one after the other.
         mappings: The numbers of mappings of tiers.
         registry: The registered namespaces.
         draining: Set when the last event is in the log and followers are to be sent off.
         followers: Followers connected now; kept by the event service.
         large_lookups: Held by the lookup of many blocks that is under way.
-        transfers: Transfers under way; kept by the transfer service.
+        transfers: Transfers under way; kept by `transfers.limit`.
         read_bytes: What reads have in memory: half of what transfers may have, so that those who
             do not read hold up no store.
         write_bytes: What writes have in memory: the other half.
@@ -77,6 +82,7 @@ class Node:
         self.version = version("kvtier")
         self.incarnation = rng.randrange(1, 1 << 64)
         self.start_time = clock.time()
+        self.random_bytes = rng.randbytes
         self.log = EventLog(
             epoch=rng.randrange(1, 1 << 64),
             max_batches=config.events.max_batches,
@@ -104,6 +110,13 @@ class Node:
         self._by_name = {tier.name: tier for tier in self.tiers}
         self.threads = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="kvtier-copy")
         self.tiering = Tiering(config.tiers, self.tiers, self.log, self.threads)
+        self.peers = Peers(
+            config.listen,
+            config.peers,
+            timeout=config.peer_timeout,
+            pause=config.peer_pause,
+            options=peer_options(config.limits),
+        )
         self.turns = Turns()
         self.draining = asyncio.Event()
         self.closing = False

@@ -206,3 +206,37 @@ def test_what_is_no_host_and_port_is_refused(listen: str) -> None:
 
     assert told.startswith(f"listen: '{listen}' is ")
     assert "; write " in told
+
+
+def test_peers_are_addresses_in_the_order_given() -> None:
+    """An IPv6 address stands in brackets, and a list in the environment is YAML."""
+    config = load_config(None, {"KVTIER_PEERS": "[node-2:7600, '[::1]:7601']"}, {})
+
+    assert config.peers == ("node-2:7600", "[::1]:7601")
+    assert load_config(None, {}, {}).peers == ()
+
+
+@pytest.mark.parametrize(
+    ("peers", "why"),
+    [
+        (["node-2"], "'node-2' is not HOST:PORT"),
+        (["::1:7600"], "brackets"),
+        (["node-2:0"], "port 0"),
+        (["a:1", "b:1", "a:1"], "'a:1' is listed 2 times"),
+        (["http://node-2:7600"], "ambiguous"),
+        ("node-2:7600", "write a list"),
+        ([7600], "write text"),
+    ],
+)
+def test_peers_that_are_no_addresses_are_refused(peers: object, why: str) -> None:
+    """What is wrong is told with the value, at the start and not at the first pull."""
+    told = refusal(peers=peers)
+
+    assert told.startswith("peers")
+    assert why in told
+
+
+@pytest.mark.parametrize("setting", [{"peer_timeout": 0}, {"peer_pause": -1}])
+def test_times_for_peers_have_bounds(setting: dict[str, object]) -> None:
+    """A peer is always given some time, and never less than none."""
+    assert refusal(**setting).startswith(next(iter(setting)))

@@ -249,6 +249,21 @@ class NodeConfig(_Settings):
         "its store lease ended without its word, in seconds: it may still be writing there. They "
         "are free sooner when it completes or releases the lease, or is seen dead.",
     )
+    peers: tuple[str, ...] = Field(
+        default=(),
+        description="Addresses of other nodes, HOST:PORT, that CopyBlocks may pull blocks from. "
+        "The node connects to no other.",
+    )
+    peer_timeout: Annotated[Seconds, Field(ge=0.1, le=300)] = Field(
+        default=5.0,
+        description="How long a peer may send nothing while blocks are pulled from it, in seconds; "
+        "then it is given up.",
+    )
+    peer_pause: Annotated[Seconds, Field(ge=0, le=3600)] = Field(
+        default=5.0,
+        description="How long a peer that failed is left alone, in seconds: what would be pulled "
+        "from it is refused at once.",
+    )
     log_level: LogLevel = Field(
         default="info", description="The least severe log lines: debug, info, warning or error."
     )
@@ -279,6 +294,17 @@ class NodeConfig(_Settings):
                 "authentication; listen on 127.0.0.1, or set insecure (--insecure) to accept it"
             )
         return listen
+
+    @field_validator("peers")
+    @classmethod
+    def _peers_are_distinct_addresses(cls, peers: tuple[str, ...]) -> tuple[str, ...]:
+        for peer, count in Counter(peers).items():
+            _, port = split_endpoint(peer)
+            if not port:
+                raise ValueError(f"{peer!r} has port 0; write the port that the peer listens on")
+            if count > 1:
+                raise ValueError(f"{peer!r} is listed {count} times; list each peer once")
+        return peers
 
     @field_validator("tiers")
     @classmethod

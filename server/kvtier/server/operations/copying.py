@@ -1,18 +1,19 @@
 """CopyBlocks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 
 from kvtier.server.node import Node
+from kvtier.server.operations.pulling import Results, pull
 from kvtier.server.operations.runs import reading_runs
 from kvtier.server.tiering.carrier import COPIED, MISS, PRESENT
+from kvtier.server.tiers.offer import Run
 from kvtier.server.tiers.table import READY
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, CopyBlocksResponse
-from kvtier.v1.result_pb2 import CopyResult
 from kvtier.wire.errors import invalid, quote
 
-Results = dict[bytes, CopyResult.ValueType]
 Send = Callable[[CopyBlocksResponse], Awaitable[None]]
 _STEP = 256
 
@@ -23,36 +24,54 @@ async def copy_blocks(node: Node, request: CopyBlocksRequest, send: Send) -> Non
     namespace, target = node.registry.get(request.namespace), node.tier(request.to_tier)
     with reading_runs(node, target, namespace, request.runs) as runs:
         places: dict[bytes, list[int]] = {}
-        for place, key in enumerate(key for run in runs for key in run.space.keys(run.hashes)):
+        sizes: dict[bytes, int] = {}
+        blocks = ((key, run.space) for run in runs for key in run.space.keys(run.hashes))
+        for place, (key, space) in enumerate(blocks):
             places.setdefault(key, []).append(place)
+            sizes[key] = space.block_bytes
         copied_bytes = 0
-        async for results in _results(node, request, target, list(places)):
-            copied_bytes += _bytes_of(target, results)
-            told = [(place, result) for key, result in results.items() for place in places[key]]
-            indexes, each = zip(*told, strict=True)
-            await send(
-                CopyBlocksResponse(block_indexes=indexes, results=each, copied_bytes=copied_bytes)
-            )
+        async with aclosing(_results(node, request, target, runs, list(places))) as outcomes:
+            async for results in outcomes:
+                copied_bytes += sum(sizes[key] for key, got in results.items() if got == COPIED)
+                told = [(place, result) for key, result in results.items() for place in places[key]]
+                indexes, each = zip(*sorted(told), strict=True)
+                await send(
+                    CopyBlocksResponse(
+                        block_indexes=indexes, results=each, copied_bytes=copied_bytes
+                    )
+                )
 
 
 def _results(
-    node: Node, request: CopyBlocksRequest, target: Tier, keys: Sequence[bytes]
-) -> AsyncIterator[Results]:
-    if not request.WhichOneof("source"):
-        raise invalid("the request names no source; set from_tier or from_peer")
-    source = node.tier(request.from_tier)
-    if source is target:
-        raise invalid(f"from_tier and to_tier are both {quote(target.name)}; name two tiers")
-    return _copy_within(node, source, target, keys, move=request.move)
+    node: Node,
+    request: CopyBlocksRequest,
+    target: Tier,
+    runs: Sequence[Run],
+    keys: Sequence[bytes],
+) -> AsyncGenerator[Results, None]:
+    match request.WhichOneof("source"):
+        case "from_peer":
+            if request.move:
+                raise invalid("move is set with from_peer; blocks move only within a node")
+            return pull(node, request.from_peer, target, runs)
+        case "from_tier":
+            source = node.tier(request.from_tier)
+            if source is target:
+                raise invalid(
+                    f"from_tier and to_tier are both {quote(target.name)}; name two tiers"
+                )
+            return _copy_within(node, source, target, keys, move=request.move)
+        case _:
+            raise invalid("the request names no source; set from_tier or from_peer")
 
 
 async def _copy_within(
     node: Node, source: Tier, target: Tier, keys: Sequence[bytes], *, move: bool
-) -> AsyncIterator[Results]:
+) -> AsyncGenerator[Results, None]:
     """Copy step by step; a step that began ends, also when the caller has left."""
     rest = keys
     while rest:
-        await _wait_for_others(node, target, rest[:_STEP])
+        await node.tiering.copying.wait_for_others(target, rest[:_STEP])
         results: Results = {}
         slots: dict[bytes, int] = {}
         for key in rest[:_STEP]:
@@ -66,18 +85,3 @@ async def _copy_within(
             results |= zip(slots, await asyncio.shield(step), strict=False)
         yield results
         rest = [key for key in rest if key not in results]
-
-
-async def _wait_for_others(node: Node, target: Tier, keys: Sequence[bytes]) -> None:
-    """Wait for what the node brings to the tier already: a block is copied once."""
-    found = {node.tiering.copying.awaited(target, key) for key in keys}
-    coming = [task for task in found if task is not None]
-    if coming:
-        await asyncio.wait(coming)
-
-
-def _bytes_of(target: Tier, results: Results) -> int:
-    """Return the bytes of the blocks that were copied; their slots still say what was there."""
-    slots = target.table.index.get_many(key for key, got in results.items() if got == COPIED)
-    origins = (target.table.origin[slot] for slot in slots if slot is not None)
-    return sum(origin.space.block_bytes for origin in origins)

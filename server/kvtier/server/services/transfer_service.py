@@ -13,6 +13,7 @@ from kvtier.server.operations.storing import open_store
 from kvtier.server.services.rpc import Send
 from kvtier.server.tiers.table import DOOMED
 from kvtier.server.tiers.tier import Tier
+from kvtier.server.transfers.limit import transfer
 from kvtier.server.transfers.patience import patiently, while_time_is_left
 from kvtier.server.transfers.reader import BlockReader, memory_of_read
 from kvtier.server.transfers.writer import BlockWriter
@@ -34,12 +35,11 @@ from kvtier.v1.transfer_service_pb2 import (
     WriteBlocksResponse,
 )
 from kvtier.wire.chunks import CHUNK_BYTES, Chunk, split
-from kvtier.wire.errors import Reason, aborted, exhausted, failed_precondition, invalid
+from kvtier.wire.errors import Reason, aborted, failed_precondition, invalid
 
 # What makes requests of bytes, where that is not the generated class: see `add_service`.
 PARSERS = {WriteBlocksRequest.DESCRIPTOR.full_name: partial(split, WriteBlocksRequest)}
 
-_FULL_RETRY = 0.5
 # A message without its data, and the data.
 Written = tuple[WriteBlocksRequest, memoryview]
 Results = dict[int, WriteResult.ValueType]
@@ -67,7 +67,7 @@ class TransferService:
         target = first[0].WhichOneof("target") if first is not None else None
         if first is None or target is None:
             raise invalid("the first message names neither a lease nor an offer")
-        with self._transfer():
+        with transfer(self._node):
             async with self._node.write_bytes.share(CHUNK_BYTES):
                 if target == "lease":
                     await self._write_lease(first, requests, send)
@@ -79,7 +79,7 @@ class TransferService:
         source = request.WhichOneof("source")
         if source is None:
             raise invalid("the request names neither a lease nor blocks")
-        with self._transfer():
+        with transfer(self._node):
             if source == "lease":
                 await self._read_lease(request.lease, send)
             else:
@@ -224,22 +224,6 @@ class TransferService:
     def _seconds_left(self, lease: Lease) -> float:
         leases = self._node.leases
         return leases.seconds_left(lease) if leases.get(lease.id) is lease else 0.0
-
-    @contextmanager
-    def _transfer(self) -> Iterator[None]:
-        limit = self._node.config.limits.transfers
-        if self._node.transfers >= limit:
-            raise exhausted(
-                f"{limit} transfers are under way, which is the limit: try again, or raise "
-                "limits.transfers",
-                Reason.TRANSFER_LIMIT,
-                retry_after=_FULL_RETRY,
-            )
-        self._node.transfers += 1
-        try:
-            yield
-        finally:
-            self._node.transfers -= 1
 
 
 def _chunk(message: WriteBlocksRequest, data: memoryview) -> Chunk:

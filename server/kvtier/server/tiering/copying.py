@@ -1,7 +1,9 @@
 """Copies that somebody asked for, block by block."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from kvtier.server.tiering.carrier import Carrier, Results, let_go_of_copies
 from kvtier.server.tiering.jobs import Jobs
@@ -22,7 +24,7 @@ class Copying:
         self._carrier = carrier
         self._promoter = promoter
         self._jobs = jobs
-        self._under_way: dict[tuple[Tier, bytes], asyncio.Task[Results]] = {}
+        self._under_way: dict[tuple[Tier, bytes], asyncio.Future[Any]] = {}
 
     def start(
         self, source: Tier, target: Tier, slots: Sequence[int], *, move: bool
@@ -35,8 +37,25 @@ class Copying:
         step.add_done_callback(lambda _: self._forget(keys, step))
         return step
 
-    def awaited(self, target: Tier, key: bytes) -> asyncio.Task[object] | None:
-        """Return what brings a block to a tier now, if the node does."""
+    @contextmanager
+    def bringing(self, target: Tier, keys: Sequence[bytes]) -> Iterator[None]:
+        """Note that the body brings blocks to a tier, which nobody else does."""
+        ended = asyncio.get_running_loop().create_future()
+        for key in keys:
+            self._under_way[target, key] = ended
+        try:
+            yield
+        finally:
+            for key in keys:
+                del self._under_way[target, key]
+            ended.set_result(None)
+
+    async def wait_for_others(self, target: Tier, keys: Sequence[bytes]) -> None:
+        """Wait until the node brings none of these blocks to a tier: a block is copied once."""
+        while coming := {task for key in keys if (task := self._awaited(target, key)) is not None}:
+            await asyncio.wait(coming)
+
+    def _awaited(self, target: Tier, key: bytes) -> asyncio.Future[Any] | None:
         return self._under_way.get((target, key)) or self._promoter.under_way(target, key)
 
     async def _step(

@@ -45,6 +45,16 @@ class Run(NamedTuple):
         """Return where each block starts."""
         return self.space.namespace.starts(self.start, len(self.hashes))
 
+    def part(self, first: int, last: int) -> "Run":
+        """Return the run of the blocks from one place to before another."""
+        tokens = self.space.namespace.tokens_per_block
+        return self._replace(
+            hashes=self.hashes[first:last],
+            parent=self.hashes[first - 1] if first else self.parent,
+            start=self.start + first * tokens,
+            token_ids=self.token_ids[4 * tokens * first : 4 * tokens * last],
+        )
+
     def tokens_of(self, i: int) -> bytes:
         """Return the token ids of one block."""
         size = 4 * self.space.namespace.tokens_per_block
@@ -116,10 +126,13 @@ def plan_offer(table: BlockTable, runs: Sequence[Run]) -> Plan:
     Raises:
         KvtierError: INVALID_ARGUMENT when a run leaves a gap after its resident parent.
     """
-    keys: list[bytes] = []
-    for run in runs:
-        _check_parent(table, run)
-        keys += run.space.keys(run.hashes)
+    check_parents(table, runs)
+    return plan_blocks(table, runs)
+
+
+def plan_blocks(table: BlockTable, runs: Sequence[Run]) -> Plan:
+    """Find out which blocks of runs are there, whatever the runs say of their parents."""
+    keys = [key for run in runs for key in run.space.keys(run.hashes)]
     found = table.index.get_many(keys)
     count = len(keys)
     if found.count(None) == count == len(set(keys)):
@@ -176,6 +189,12 @@ def _mismatches(
             or (run.token_ids and slot in token_ids and token_ids[slot] != run.tokens_of(i))
         )
     ]
+
+
+def check_parents(table: BlockTable, runs: Sequence[Run]) -> None:
+    """Raise INVALID_ARGUMENT when a run leaves a gap after its resident parent."""
+    for run in runs:
+        _check_parent(table, run)
 
 
 def _check_parent(table: BlockTable, run: Run) -> None:

@@ -1,0 +1,195 @@
+"""Fetching blocks from a peer into the slots of a store lease of the node's own."""
+
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+import grpc
+
+from kvtier.server.leases import End, Lease
+from kvtier.server.node import Node
+from kvtier.server.peers.peer import Message, Peer, PeerError, Read
+from kvtier.server.tiering.carrier import COPIED, CORRUPT, DELETED, FAILED, MISS
+from kvtier.server.transfers.writer import BlockWriter
+from kvtier.v1.result_pb2 import (
+    READ_RESULT_CORRUPT,
+    READ_RESULT_MISS,
+    WRITE_RESULT_ABORTED,
+    WRITE_RESULT_CORRUPT,
+    WRITE_RESULT_WRITTEN,
+    CopyResult,
+    WriteResult,
+)
+from kvtier.v1.transfer_service_pb2 import (
+    ReadBlocksRequest,
+    ReadBlocksResponse,
+    ReadTarget,
+)
+from kvtier.wire.chunks import CHUNK_BYTES, Chunk
+from kvtier.wire.errors import KvtierError, Reason
+
+# What became of blocks, by their numbers among those that the peer was asked for.
+ByNumber = dict[int, CopyResult.ValueType]
+
+# Takes slots for what is sent, given what is not; returns a lease on them, by the blocks' numbers,
+# and what is to be said of the blocks that got none.
+Reserve = Callable[[Container[int]], Awaitable[tuple[Lease, ByNumber]]]
+
+# A lease outlives a peer that stands still: the peer is given up first.
+LEASE_MARGIN = 30.0
+_TOO_EARLY = "the end came before the last block"
+_READ = {READ_RESULT_MISS: MISS, READ_RESULT_CORRUPT: CORRUPT}
+_WRITTEN = {
+    WRITE_RESULT_WRITTEN: COPIED,
+    WRITE_RESULT_CORRUPT: CORRUPT,
+    WRITE_RESULT_ABORTED: DELETED,
+}
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What came of blocks that a peer was asked for.
+
+    Attributes:
+        results: What became of each block that something is known of, by its number.
+        failure: Why nothing is known of the others.
+        heard: Whether the peer said anything.
+    """
+
+    results: ByNumber = field(default_factory=dict)
+    failure: PeerError | None = None
+    heard: bool = False
+
+
+async def fetch(
+    node: Node, peer: Peer, wanted: ReadTarget, count: int, reserve: Reserve
+) -> Fetched:
+    """Read blocks from a peer, and publish each as soon as it is whole and verified.
+
+    Args:
+        node: The node.
+        peer: The peer.
+        wanted: The blocks.
+        count: How many these are.
+        reserve: Called with the first message of the peer, so that no room is taken for a peer that
+            says nothing, nor for blocks that it has not.
+
+    Raises:
+        KvtierError: UNAVAILABLE when the node has drained.
+    """
+    fetched, lease = Fetched(), None
+    try:
+        async with peer.reading(ReadBlocksRequest(blocks=wanted)) as read:
+            message = await read()
+            fetched.heard = True
+            if message is None:
+                raise peer.broke(_TOO_EARLY)
+            # Not before: a peer that says nothing shall hold up no store.
+            async with node.write_bytes.share(CHUNK_BYTES):
+                lease, fetched.results = await reserve(_skipped(peer, message[0], count))
+                arrival = _Arrival(node, peer, lease, fetched.results)
+                try:
+                    await arrival.take_all(message, read)
+                finally:
+                    arrival.writer.close()
+    except PeerError as error:
+        if error.reason == Reason.NAMESPACE_UNKNOWN:
+            return Fetched(dict.fromkeys(range(count), MISS) | fetched.results, heard=True)
+        # What it went through leads to the messages, and back to what is returned here.
+        fetched.failure = error.with_traceback(None)
+    except _LeaseEndedError:
+        fetched.results = dict.fromkeys(range(count), DELETED) | fetched.results
+    finally:
+        if lease is not None and node.leases.get(lease.id) is lease:
+            node.leases.let_go(lease, End.COMPLETED)
+    return fetched
+
+
+def _skipped(peer: Peer, message: ReadBlocksResponse, count: int) -> ByNumber:
+    """Return what a message says of blocks that are not sent."""
+    results: ByNumber = {}
+    for place, result in zip_longest(message.block_indexes, message.results):
+        if place is None or result is None or place >= count:
+            raise peer.broke(f"it says {result} of block {place} of {count}")
+        results[place] = _READ.get(result, FAILED)
+    return results
+
+
+class _LeaseEndedError(Exception):
+    """Somebody ended the lease: a clear, or a release of what its owner has."""
+
+
+class _Arrival:
+    """Takes the messages of one call."""
+
+    def __init__(self, node: Node, peer: Peer, lease: Lease, results: ByNumber) -> None:
+        self.writer = BlockWriter(node.leases, lease, node.threads)
+        self._results = results
+        self._node = node
+        self._peer = peer
+        self._lease = lease
+        self._skipped: set[int] = set()
+
+    async def take_all(self, first: Message, read: Read) -> None:
+        """Take a message and those that follow, until something is known of every block."""
+        await self._take(first)
+        while len(self._results) < len(self._lease.block_bytes):
+            message = await read()
+            if message is None:
+                raise self._peer.broke(_TOO_EARLY)
+            await self._take(message)
+
+    async def _take(self, message: Message) -> None:
+        node, lease, (about, data) = self._node, self._lease, message
+        if node.leases.get(lease.id) is not lease:
+            raise _LeaseEndedError
+        node.leases.renew(lease, node.config.peer_timeout + LEASE_MARGIN)
+        if not (data or about.block_indexes):
+            raise self._peer.broke("a message says nothing")
+        skipped = _skipped(self._peer, about, len(lease.block_bytes))
+        self._skipped |= skipped.keys()
+        for place, result in skipped.items():
+            self._results.setdefault(place, result)
+        chunk = Chunk(about.block_index, about.offset, about.checksums, data)
+        for part in past_skipped(chunk, lease.block_bytes, self._skipped):
+            written = await self._write(part)
+            node.refuse_when_drained()
+            done = [place for place, result in written.items() if result == WRITE_RESULT_WRITTEN]
+            lease.tier.publish([lease.slots.pop(place) for place in done])
+            for place, outcome in written.items():
+                self._results.setdefault(place, _WRITTEN[outcome])
+
+    async def _write(self, part: Chunk) -> dict[int, WriteResult.ValueType]:
+        try:
+            return await self.writer.take(part)
+        except KvtierError as error:
+            if error.code is grpc.StatusCode.ABORTED:
+                raise _LeaseEndedError from None
+            raise self._peer.broke(error.message) from None
+
+
+def past_skipped(
+    chunk: Chunk, block_bytes: Sequence[int], skipped: Container[int]
+) -> Iterator[Chunk]:
+    """Yield a chunk, or one for each block where its data runs on over blocks that are not sent.
+
+    Args:
+        chunk: The data of a message.
+        block_bytes: Bytes of each block of the call.
+        skipped: The places of the blocks that are not sent.
+    """
+    place, offset = chunk.block_index, chunk.offset
+    end, left = place, len(chunk.data) + offset
+    while left > 0 and end < len(block_bytes):
+        left, end = left - block_bytes[end], end + 1
+    if not any(each in skipped for each in range(place, end)):
+        yield chunk
+        return
+    rest, checksums = memoryview(chunk.data), iter(chunk.checksums)
+    while rest:
+        while place in skipped:
+            place, offset = place + 1, 0
+        size = block_bytes[place] - offset if place < len(block_bytes) else len(rest)
+        part, rest = rest[:size], rest[size:]
+        yield Chunk(place, offset, [next(checksums, 0)] if len(part) == size else [], part)
+        place, offset = place + 1, 0

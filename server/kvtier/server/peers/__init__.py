@@ -1,0 +1,1 @@
+"""Other nodes that this one may pull blocks from."""

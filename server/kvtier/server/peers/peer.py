@@ -1,0 +1,160 @@
+"""One node that blocks may be pulled from: its connection, and what is done when it fails."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import grpc
+import grpc.aio
+import structlog
+from google.protobuf.message import DecodeError
+
+from kvtier.server.channel_options import Option
+from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadBlocksResponse
+from kvtier.wire.chunks import split
+from kvtier.wire.errors import (
+    KvtierError,
+    Reason,
+    decode_details,
+)
+
+_log = structlog.get_logger(__name__)
+
+# A message without its data, and the data.
+Message = tuple[ReadBlocksResponse, memoryview]
+Read = Callable[[], Awaitable[Message | None]]
+
+_METHOD = "/kvtier.v1.TransferService/ReadBlocks"
+_LONGEST_DETAILS = 200
+# What a peer in good health may answer, and the code that it is passed on with.
+_ANSWERS = {
+    Reason.NAMESPACE_UNKNOWN: grpc.StatusCode.NOT_FOUND,
+    Reason.TIER_UNKNOWN: grpc.StatusCode.NOT_FOUND,
+    Reason.TRANSFER_LIMIT: grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+class PeerError(KvtierError):
+    """A peer refused, failed, or is out of reach."""
+
+
+class _Line:
+    """A connection, and the number of calls on it."""
+
+    def __init__(self, endpoint: str, options: Sequence[Option]) -> None:
+        # Without the scheme a host named unix would be one.
+        self.channel = grpc.aio.insecure_channel(f"dns:///{endpoint}", options=options)
+        self.calls = 0
+
+
+class Peer:
+    """A node that may be read from.
+
+    After a failure it is left alone for a while, in which every call is refused at once, and then
+    reached over a new connection: the old one may be dead without a word.
+
+    Args:
+        endpoint: Its address, HOST:PORT.
+        timeout: How long it may send nothing, in seconds.
+        pause: How long it is left alone after a failure, in seconds.
+        options: gRPC's options of the connection.
+    """
+
+    def __init__(
+        self, endpoint: str, *, timeout: float, pause: float, options: Sequence[Option]
+    ) -> None:
+        self.endpoint = endpoint
+        self._timeout = timeout
+        self._pause = pause
+        self._options = options
+        self._line: _Line | None = None
+        self._paused_until = 0.0
+        self._failure = ""
+
+    @asynccontextmanager
+    async def reading(self, request: ReadBlocksRequest) -> AsyncIterator[Read]:
+        """Begin to read blocks; what is given reads the next message, None after the last.
+
+        The call has ended when the body has.
+
+        Raises:
+            PeerError: From here or from a read: UNAVAILABLE when the peer is out of reach, was a
+                moment ago, sends nothing or nonsense; NOT_FOUND or RESOURCE_EXHAUSTED when it
+                refused so.
+        """
+        self._refuse_while_paused()
+        line = self._line = self._line or _Line(self.endpoint, self._options)
+        line.calls += 1
+        method: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = line.channel.unary_stream(_METHOD)
+        call = method(request.SerializeToString())
+
+        async def read() -> Message | None:
+            return await self._next(call)
+
+        try:
+            yield read
+        finally:
+            call.cancel()
+            line.calls -= 1
+            if line is not self._line and not line.calls:
+                await line.channel.close()
+
+    def broke(self, what: str) -> PeerError:
+        """Return the error of a peer that does not keep to the protocol; it counts as a failure."""
+        return self._failed(f"broke the protocol: {what}")
+
+    async def close(self) -> None:
+        """Close the connection; calls under way are cancelled."""
+        line, self._line = self._line, None
+        if line is not None:
+            await line.channel.close()
+
+    async def _next(self, call: "grpc.aio.UnaryStreamCall[bytes, bytes]") -> Message | None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                message = await call.read()
+        except TimeoutError:
+            raise self._failed(f"sent nothing for {self._timeout:g} s") from None
+        except grpc.aio.AioRpcError as error:
+            raise self._refused(error) from None
+        if not isinstance(message, bytes):
+            return None
+        try:
+            return split(ReadBlocksResponse, message)
+        except DecodeError:
+            raise self.broke(f"{len(message)} bytes that are no message") from None
+
+    def _refuse_while_paused(self) -> None:
+        left = self._paused_until - asyncio.get_running_loop().time()
+        if left > 0:
+            raise self._unavailable(f"{self._failure}, and is left alone for {left:.1f} s", left)
+
+    def _refused(self, error: grpc.aio.AioRpcError) -> PeerError:
+        trailers = [(str(key), value) for key, value in error.trailing_metadata() or ()]
+        told = decode_details(error.code(), error.details() or "", trailers)
+        details = " ".join(told.message.split())[:_LONGEST_DETAILS]
+        for reason, code in _ANSWERS.items():
+            if told.reason == reason:
+                return PeerError(
+                    code,
+                    reason,
+                    f"peer {self.endpoint} refused: {details}",
+                    retry_after=told.retry_after,
+                )
+        return self._failed(f"failed: {details} ({told.reason or told.code.name})")
+
+    def _failed(self, what: str) -> PeerError:
+        """Leave the peer alone for a while; return the error that says why."""
+        _log.warning("a peer failed", peer=self.endpoint, failure=what, pause=self._pause)
+        self._line = None
+        self._failure = what
+        self._paused_until = asyncio.get_running_loop().time() + self._pause
+        return self._unavailable(what, self._pause)
+
+    def _unavailable(self, what: str, seconds: float) -> PeerError:
+        return PeerError(
+            grpc.StatusCode.UNAVAILABLE,
+            Reason.PEER_UNREACHABLE,
+            f"peer {self.endpoint} {what}",
+            retry_after=seconds,
+        )
