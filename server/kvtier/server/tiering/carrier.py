@@ -70,7 +70,8 @@ class Carrier:
         some = list(slots[: most_blocks(source, target)])
         some = some[: batch_blocks(source, some)]
         going = still_to_copy(source, target, some)
-        results = {slot: _settled(source, target, slot) for slot in some if slot not in set(going)}
+        others = set(some).difference(going)
+        results = {slot: _settled(source, target, slot) for slot in others}
         if going:
             moves = [move and not source.occupancy.busy(slot) for slot in going]
             alike = going[: sum(1 for _ in takewhile(lambda each: each == moves[0], moves))]
