@@ -20,7 +20,7 @@ class CopyGate:
 
     def __init__(self) -> None:
         self.blocks = 0
-        self.error: OSError | None = None
+        self.error: Exception | None = None
         self._open = threading.Event()
         self._open.set()
         self._reached = threading.Event()

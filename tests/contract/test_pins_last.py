@@ -1,5 +1,7 @@
 """A pin keeps blocks for long: until it expires or is taken back, and whatever its owner does."""
 
+import asyncio
+
 import pytest
 
 from kvtier.client import (
@@ -12,6 +14,7 @@ from kvtier.v1.pinning_pb2 import PinBlocksResponse
 from kvtier.v1.result_pb2 import DeleteResult, LeaseResult, LookupResult
 
 from .conftest import Connect, Follow, Serve
+from .copy_gate import CopyGate
 from .support import (
     ANY_TIER,
     BLOCK_BYTES,
@@ -21,8 +24,10 @@ from .support import (
     gpu_tier,
     hash_set,
     payloads,
+    run,
     words,
 )
+from .tiers_of_two import CPU, GPU, exclusive
 
 HOUR, DAY = 3600.0, 86_400.0
 LEASE_TTL_MAX = 300
@@ -279,3 +284,24 @@ async def test_a_pin_holds_one_copy(serve: Serve) -> None:
     assert (await node.held("gpu0"), await node.held("cpu0")) == (hash_set("B"), hash_set("A"))
     described = await node.client.describe_block(node.namespace, 0, b"", next(iter(hash_set("A"))))
     assert [(lease.tier, lease.kind) for lease in described.leases] == [("cpu0", 3)]
+
+
+async def test_a_lease_id_that_a_store_waits_with_is_no_pin(serve: Serve, gate: CopyGate) -> None:
+    """A pin by the id of a store that still waits for room waits too, and is refused."""
+    node = await serve(*exclusive(1, 2))
+    await node.store("A", tier=GPU)
+    await node.store("kept", tier=CPU)
+    gate.shut()
+    offer = (GPU, node.namespace, [run("B")])
+    storing = asyncio.create_task(node.client.prepare_store(*offer, lease_id=b"i" * 16))
+    await gate.reached()
+    pinning = asyncio.create_task(
+        node.client.pin(CPU, node.namespace, [blocks_of("kept")], lease_id=b"i" * 16)
+    )
+
+    gate.let_through()
+
+    await storing
+    with pytest.raises(FailedPreconditionError, match="another request"):
+        await pinning
+    assert (await node.tier(CPU)).pinned_blocks == 0

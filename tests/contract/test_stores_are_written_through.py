@@ -1,6 +1,14 @@
 """Write-through: what is stored in a tier is copied to slower ones."""
 
 import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from xxhash import xxh3_64_intdigest
+
+from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
+from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest
+from tests.model.check_tables import check_node
 
 from .conftest import Follow, Serve
 from .copy_gate import CopyGate
@@ -15,6 +23,7 @@ from .support import (
     run,
 )
 from .tiers_of_two import CPU, GPU, by_batch, inclusive, places, stored
+from .wire import METHODS, wire
 
 
 async def store_and_wait(node: Serving, *blocks: object, tier: str = GPU) -> None:
@@ -98,10 +107,64 @@ async def test_copies_take_no_room_from_leases(serve: Serve) -> None:
     assert (await node.tier(CPU)).counters.copies_failed == 1
 
 
-async def test_a_copy_that_fails_shows_nowhere(serve: Serve, gate: CopyGate) -> None:
+async def test_a_block_twice_in_an_offer_is_copied_once(serve: Serve) -> None:
+    """The slower tier has it once, and neither tier holds anything of it."""
+    node = await serve(*inclusive(4, 4))
+    runs, bytes_ = [run("a"), run("a"), run("b")], payloads("a", "a", "b")
+
+    await node.client.store(GPU, node.namespace, runs, bytes_)
+    await _until_idle(node)
+
+    assert await node.gauges(CPU) == await node.gauges(GPU) == {"ready": 2}
+    counters = (await node.tier(CPU)).counters
+    assert (counters.written_through, counters.copies_failed) == (2, 0)
+    check_node(node.node)
+
+
+async def test_what_is_not_stored_is_no_failed_copy(serve: Serve) -> None:
+    """Blocks of an offer that the tier does not hold are none of the copies' affair."""
+    node = await serve(gpu_tier(4, write_through=[CPU], store_threshold=2), cpu_tier(4))
+
+    await node.client.store(GPU, node.namespace, [run("a", "b")], payloads("a", "b"))
+    await _until_idle(node)
+
+    assert (await node.tier(CPU)).counters.copies_failed == 0
+
+
+async def test_what_was_stored_before_its_lease_ended_is_written_through(serve: Serve) -> None:
+    """A call that breaks off after its first block leaves that block in both tiers."""
+    node = await serve(*inclusive(4, 4))
+    first = payload("a")
+    offer = PrepareStoreRequest(
+        tier=GPU, namespace=node.namespace, runs=[run("a", "b")], lease_id=b"i" * 16, owner="me"
+    )
+    ended = asyncio.Event()
+
+    async def one_block() -> AsyncIterator[bytes]:
+        yield WriteBlocksRequest(offer=offer).SerializeToString()
+        checksums = [xxh3_64_intdigest(first)]
+        yield WriteBlocksRequest(data=first, checksums=checksums).SerializeToString()
+        await ended.wait()
+
+    async with wire(node.endpoint) as raw:
+        call = raw.open(METHODS["TransferService.WriteBlocks"], one_block())
+        await node.comes_to({"ready": 1, "pending": 1}, GPU)
+        node.clock.advance(400)
+
+        await node.comes_to({"ready": 1}, GPU)
+        ended.set()
+        await call.code()
+
+    await node.comes_to({"ready": 1}, CPU)
+
+
+@pytest.mark.parametrize("error", [OSError("no space"), MemoryError(), KeyError("a fault")])
+async def test_a_copy_that_fails_shows_nowhere(
+    serve: Serve, gate: CopyGate, error: Exception
+) -> None:
     """The store stands; the slower tier has nothing, and holds nothing."""
     node = await serve(*inclusive(4, 4))
-    gate.error = OSError("no space")
+    gate.error = error
 
     await store_and_wait(node, "A")
 

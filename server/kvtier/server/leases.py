@@ -185,6 +185,7 @@ class Leases:
 
     def open(self, lease: Lease, ttl: float) -> None:
         """Enter a new lease, with a generation and a time to live in seconds."""
+        assert lease.id not in self._open
         lease.generation = next(self._generations)
         lease.opened = self._clock.monotonic()
         self._open[lease.id] = lease

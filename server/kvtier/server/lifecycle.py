@@ -95,6 +95,7 @@ class TierServer:
         self.node.closing = True
         _log.info("draining", leases=len(self.node.leases), transfers=self.node.transfers)
         await self._wait_for_work()
+        self.node.tiering.jobs.cancel()
         self.node.draining.set()
         await self._wait_for_followers()
         await self._server.stop(0 if self._hurry.is_set() else _STOP_GRACE)

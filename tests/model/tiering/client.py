@@ -92,10 +92,14 @@ class Client:
 
     async def _store(self) -> None:
         blocks, tier = self._chain(), self._rng.choice(self._tiers)
+        runs = [self._run(blocks)]
+        if self._rng.random() < 0.2:
+            runs.append(self._run(blocks[:1]))
+            blocks = [*blocks, blocks[0]]
         request = PrepareStoreRequest(
             tier=tier,
             namespace=self._local.namespace,
-            runs=[self._run(blocks)],
+            runs=runs,
             lease_id=self._local.new_id(),
             owner="walker",
             request_id=self._rng.choice(["", "a", "b", "c"]),

@@ -118,7 +118,7 @@ async def test_a_stop_does_not_wait_for_pins(new_server: NewServer) -> None:
         lease_id=os.urandom(16),
         owner="operator",
     )
-    pin_blocks(server.node, request)
+    at_once(pin_blocks(server.node, request))
     assert len(server.node.leases) == 1
 
     await asyncio.wait_for(server.drain_and_stop(), 10)

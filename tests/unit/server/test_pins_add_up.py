@@ -52,7 +52,7 @@ class Walker:
             owner="operator",
         )
         request.ttl.seconds = self._random.choice((10, 1000))
-        self.pins.append(PinBlocksResponse.FromString(self.node.tiers.pin_blocks(request)))
+        self.pins.append(PinBlocksResponse.FromString(at_once(self.node.tiers.pin_blocks(request))))
 
     def unpin(self) -> None:
         if self.pins:

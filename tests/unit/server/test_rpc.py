@@ -95,7 +95,8 @@ async def test_an_answer_may_be_a_message_or_bytes_at_once_or_later() -> None:
     message = tier_service_pb2.RegisterNamespaceResponse(fingerprint=b"f" * 32)
     encoded = message.SerializeToString()
 
-    async def later(_request: object, _seconds_left: float | None) -> object:
+    async def later(_request: object, seconds_left: float | None) -> object:
+        assert seconds_left is not None
         await asyncio.sleep(0)
         return message
 

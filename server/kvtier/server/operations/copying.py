@@ -69,19 +69,29 @@ async def _copy_within(
     node: Node, source: Tier, target: Tier, keys: Sequence[bytes], *, move: bool
 ) -> AsyncGenerator[Results, None]:
     """Copy step by step; a step that began ends, also when the caller has left."""
-    rest = keys
-    while rest:
-        await node.tiering.copying.wait_for_others(target, rest[:_STEP])
-        results: Results = {}
-        slots: dict[bytes, int] = {}
-        for key in rest[:_STEP]:
-            slot = source.table.index.get(key)
-            if slot is None or source.table.state[slot] != READY:
-                results[key] = PRESENT if target.holds(key) else MISS
-            else:
-                slots[key] = slot
-        if slots:
-            step = node.tiering.copying.start(source, target, list(slots.values()), move=move)
-            results |= zip(slots, await asyncio.shield(step), strict=False)
-        yield results
-        rest = [key for key in rest if key not in results]
+    for first in range(0, len(keys), _STEP):
+        rest = keys[first : first + _STEP]
+        while rest:
+            results = await _one_step(node, source, target, rest, move=move)
+            yield results
+            rest = [key for key in rest if key not in results]
+
+
+async def _one_step(
+    node: Node, source: Tier, target: Tier, keys: Sequence[bytes], *, move: bool
+) -> Results:
+    """Return what became of the first of some blocks, of one at least."""
+    node.refuse_when_closing()
+    await node.tiering.copying.wait_for_others(target, keys)
+    results: Results = {}
+    slots: dict[bytes, int] = {}
+    for key in keys:
+        slot = source.table.index.get(key)
+        if slot is None or source.table.state[slot] != READY:
+            results[key] = PRESENT if target.holds(key) else MISS
+        else:
+            slots[key] = slot
+    if slots:
+        step = node.tiering.copying.start(source, target, list(slots.values()), move=move)
+        results |= zip(slots, await asyncio.shield(step), strict=False)
+    return results

@@ -25,6 +25,8 @@ from kvtier.v1.tier_service_pb2 import (
 )
 
 MISS = LookupResult.LOOKUP_RESULT_MISS
+HIT_PENDING = LookupResult.LOOKUP_RESULT_HIT_PENDING
+RETRY = LookupResult.LOOKUP_RESULT_RETRY
 # A promotion that nobody has a deadline for, in seconds.
 _LONGEST_WAIT = 30.0
 _MARGIN = 0.02
@@ -86,8 +88,11 @@ async def _promote(
     wanted: _Wanted,
     seconds_left: float | None,
 ) -> bytes:
+    # Both stamps, this one and that of the load, are of one call.
+    group = wanted.request_id or node.stamps.age("").group
+    wanted = wanted._replace(request_id=group)
     for tier in node.tiers:
-        tier.stamp(wanted.request_id, wanted.keys)
+        tier.stamp(group, wanted.keys)
     awaited = node.tiering.promoter.promote(wanted.tier, wanted.keys)
     try:
         if request.wait:
@@ -104,7 +109,7 @@ def _patience(seconds_left: float | None) -> float:
     """Return how long to wait, so that the answer still reaches a caller with a deadline."""
     if seconds_left is None:
         return _LONGEST_WAIT
-    return max(0.0, min(_LONGEST_WAIT, seconds_left - max(_MARGIN, seconds_left / 10)))
+    return max(0.0, seconds_left - max(_MARGIN, seconds_left / 10))
 
 
 def _open_load(
@@ -120,10 +125,7 @@ def _open_load(
         if other is not tier:
             other.stamp(wanted.request_id, keys)
     if request.promote:
-        results = [
-            _on_its_way(node, tier, key, coming) if result == MISS else result
-            for key, result in zip(keys, results, strict=True)
-        ]
+        results = _tell_coming(node, tier, keys, results, coming)
     slots, aliases = by_place(found)
     lease = Lease(
         request.lease_id,
@@ -149,14 +151,25 @@ def _open_load(
     return lease.answer
 
 
-def _on_its_way(
-    node: Node, tier: Tier, key: bytes, coming: frozenset[bytes]
-) -> LookupResult.ValueType:
-    """Return what is to be said of a block that is not in the tier yet."""
-    if key in coming:
-        return LookupResult.LOOKUP_RESULT_HIT_PENDING
-    below = node.tiering.promoter.found_below(tier, key)
-    return LookupResult.LOOKUP_RESULT_RETRY if below else MISS
+def _tell_coming(
+    node: Node,
+    tier: Tier,
+    keys: Sequence[bytes],
+    results: Sequence[LookupResult.ValueType],
+    coming: frozenset[bytes],
+) -> list[LookupResult.ValueType]:
+    """Say of blocks that are not in the tier yet whether they are on their way, or below."""
+    missing = [key for key, result in zip(keys, results, strict=True) if result == MISS]
+    below = node.tiering.promoter.find(tier, missing)
+    told = {
+        key: HIT_PENDING if key in coming else RETRY
+        for key, source in zip(missing, below, strict=True)
+        if key in coming or source is not None
+    }
+    return [
+        told.get(key, result) if result == MISS else result
+        for key, result in zip(keys, results, strict=True)
+    ]
 
 
 def by_place(found: Sequence[int | None]) -> tuple[dict[int, int], dict[int, int]]:

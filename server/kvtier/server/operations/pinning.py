@@ -20,11 +20,12 @@ from kvtier.v1.pinning_pb2 import (
 )
 
 
-def pin_blocks(node: Node, request: PinBlocksRequest) -> bytes:
+async def pin_blocks(node: Node, request: PinBlocksRequest) -> bytes:
     """Keep readable blocks for long; a repeated request gets the first answer."""
     digest = request_digest(request)
-    answer = node.leases.first_answer(read_lease_id(request.lease_id), digest)
-    return answer if answer is not None else _open_pin(node, request, digest).answer
+    async with node.turns.of(read_lease_id(request.lease_id)):
+        answer = node.leases.first_answer(request.lease_id, digest)
+        return answer if answer is not None else _open_pin(node, request, digest).answer
 
 
 def unpin_blocks(node: Node, request: UnpinBlocksRequest) -> UnpinBlocksResponse:

@@ -13,7 +13,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable, signature
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
@@ -66,8 +66,9 @@ def add_service(
         server: The server.
         descriptor: The service.
         servicer: Has a method in snake_case for each RPC. A unary one takes the request and returns
-            the response, as a message or encoded; one that is a coroutine also takes the seconds
-            that the caller waits, None when it told no deadline. A streaming one is a
+            the response, as a message or encoded, or a coroutine of it; one that also takes
+            `seconds_left` gets the time that the caller waits, None without a deadline. A streaming
+            one is a
             coroutine that takes the request, or an iterator of requests, and a `Sender`.
         before: Called before each call.
         parsers: What makes a request of bytes, by the full name of the message, where that is not
@@ -117,12 +118,12 @@ def _parser(method: MethodDescriptor, parsers: Mapping[str, Parse]) -> Parse:
 
 
 def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
-    waits = iscoroutinefunction(act)
+    takes_time = "seconds_left" in signature(act).parameters
 
     async def call(context: Context) -> bytes:
         request = parse(await _only(context))
         before()
-        response = act(request, context.time_remaining()) if waits else act(request)
+        response = act(request, context.time_remaining()) if takes_time else act(request)
         return encode(await response if isawaitable(response) else response)
 
     return partial(_answer, call)

@@ -72,15 +72,11 @@ class TierService:
         """Tell how long a prefix of each chain is readable."""
         return looking.lookup_blocks(self._node, request)
 
-    async def prepare_store(
-        self, request: pb.PrepareStoreRequest, _seconds_left: float | None = None
-    ) -> bytes:
+    async def prepare_store(self, request: pb.PrepareStoreRequest) -> bytes:
         """Reserve slots for an offer."""
         return await storing.prepare_store(self._node, request)
 
-    async def complete_store(
-        self, request: pb.CompleteStoreRequest, _seconds_left: float | None = None
-    ) -> bytes:
+    async def complete_store(self, request: pb.CompleteStoreRequest) -> bytes:
         """Make written blocks readable."""
         return await storing.complete_store(self._node, request)
 
@@ -110,9 +106,9 @@ class TierService:
         """Copy blocks from tier to tier."""
         await copying.copy_blocks(self._node, request, send)
 
-    def pin_blocks(self, request: PinBlocksRequest) -> bytes:
+    async def pin_blocks(self, request: PinBlocksRequest) -> bytes:
         """Keep readable blocks for long."""
-        return pinning.pin_blocks(self._node, request)
+        return await pinning.pin_blocks(self._node, request)
 
     def unpin_blocks(self, request: UnpinBlocksRequest) -> UnpinBlocksResponse:
         """End pins."""
@@ -126,9 +122,7 @@ class TierService:
         """Remove every block of a tier."""
         return removing.clear_tier(self._node, request)
 
-    async def list_blocks(
-        self, request: ListBlocksRequest, _seconds_left: float | None = None
-    ) -> ListBlocksResponse:
+    async def list_blocks(self, request: ListBlocksRequest) -> ListBlocksResponse:
         """List readable blocks, page by page."""
         return await listing.list_blocks(self._node, request)
 

@@ -140,7 +140,7 @@ class TransferService:
             writer.close()
             if self._node.leases.get(lease.id) is lease:
                 self._node.leases.let_go(lease, how)
-                self._node.tiering.completed(lease.id, lease.tier, lease.offered)
+            self._node.tiering.completed(lease.id, lease.tier, lease.offered)
         if incomplete:
             await send(_response(incomplete))
 

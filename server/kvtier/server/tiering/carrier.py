@@ -1,5 +1,6 @@
 """Bringing chosen blocks from one tier of a node to another."""
 
+import asyncio
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -44,6 +45,7 @@ class Carrier:
         self._tiers = tiers
         self._copier = copier
         self._demoter = demoter
+        self._swapping: dict[Tier, asyncio.Lock] = {}
 
     async def step(
         self,
@@ -96,7 +98,10 @@ class Carrier:
             for slot in slots
             if state[slot] == READY and target.holds(key[slot]) and not busy(slot)
         ]
-        source.remove(going, self._reason(source, target))
+        reason = self._reason(source, target)
+        source.remove(going, reason)
+        if reason == REMOVAL_REASON_DEMOTED:
+            source.counters.demoted += len(going)
 
     def _reason(self, source: Tier, target: Tier) -> int:
         up = self._tiers.index(target) < self._tiers.index(source)
@@ -109,11 +114,14 @@ class Carrier:
         if room > 0:
             aged = ages_of(source, slots[:room])
             return await self._finish(begin(source, target, aged, REMOVAL_REASON_PROMOTED))
-        swapped = await swap(self._log, self._copier, source, target, slots)
+        # One at a time: two would wait for each other's spare slots.
+        async with self._swapping.setdefault(target, asyncio.Lock()):
+            going = still_to_copy(source, target, slots)
+            swapped = await swap(self._log, self._copier, source, target, going)
+        gone = {slot: _settled(source, target, slot) for slot in set(slots).difference(going)}
         if swapped is None:
-            return dict.fromkeys(slots, NO_ROOM)
-        keep(swapped[0])
-        return outcomes(*swapped, unwanted=NO_ROOM)
+            return gone | dict.fromkeys(going, NO_ROOM)
+        return gone | self._account(swapped[0], outcomes(*swapped, unwanted=NO_ROOM))
 
     async def _copy(
         self,
@@ -141,15 +149,20 @@ class Carrier:
             for there, slot in zip(leg.arrived, leg.slots, strict=True)
         ]
         settle(self._log, leg)
-        keep(leg)
-        return outcomes(leg, copied)
+        return self._account(leg, outcomes(leg, copied))
 
-
-def keep(leg: Leg) -> None:
-    """Hold what arrived, so that it stays until somebody had a chance to use it."""
-    leg.target.occupancy.hold_for_copy(
-        [place for place, there in zip(leg.into, leg.arrived, strict=True) if there]
-    )
+    def _account(self, leg: Leg, results: _BySlot) -> _BySlot:
+        """Count what a settled leg did, and hold what arrived until somebody could use it."""
+        target, told = leg.target, list(results.values())
+        if self._reason(leg.source, target) == REMOVAL_REASON_PROMOTED:
+            target.counters.promoted += told.count(COPIED)
+        else:
+            leg.source.counters.demoted += sum(leg.leaving)
+        target.counters.copies_failed += told.count(FAILED) + told.count(CORRUPT)
+        target.occupancy.hold_for_copy(
+            [place for place, there in zip(leg.into, leg.arrived, strict=True) if there]
+        )
+        return results
 
 
 def let_go_of_copies(

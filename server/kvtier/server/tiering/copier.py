@@ -47,7 +47,7 @@ class Copier:
             else:
                 loop = asyncio.get_running_loop()
                 digests = await loop.run_in_executor(self._threads, copy_slots, *arguments)
-        except (OSError, RuntimeError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, both ends must be let go
             _log.warning(
                 "blocks could not be copied",
                 source=source.name,

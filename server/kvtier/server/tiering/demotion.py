@@ -71,6 +71,8 @@ class Demoter:
             if freed is None:
                 return
             tier.occupancy.unpin(freed)
+            # Small blocks are copied without a thread, and then nothing above ever waits.
+            await asyncio.sleep(0)
 
     async def demote(self, tier: Tier, count: int, spared: Sequence[int]) -> list[int] | None:
         """Move up to so many blocks down, one step of them.
@@ -151,8 +153,9 @@ class Demoter:
     ) -> list[Aged]:
         room = await self.room_in(below, len(moving)) if moving else 0
         chosen: list[Aged] = []
+        wanted = set(moving)
         for age, some in aged:
-            fitting = still_to_copy(tier, below, [slot for slot in some if slot in moving])[:room]
+            fitting = still_to_copy(tier, below, [slot for slot in some if slot in wanted])[:room]
             room -= len(fitting)
             if fitting:
                 chosen.append((age, fitting))
@@ -160,5 +163,5 @@ class Demoter:
 
 
 def _free(tier: Tier, step: "asyncio.Task[list[int] | None]") -> None:
-    if step.exception() is None:
+    if not step.cancelled() and step.exception() is None:
         tier.occupancy.unpin(step.result() or ())

@@ -11,7 +11,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Jobs:
-    """Tasks that nobody cancels, and that a stop of the node waits for."""
+    """Tasks that no caller cancels, and that a stop of the node waits for."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -25,6 +25,14 @@ class Jobs:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    def cancel(self) -> None:
+        """End what is under way: from here on nothing may change that followers would not hear of.
+
+        What threads are copying is not waited for. Slots stay held: the node is at its end.
+        """
+        for task in list(self._tasks):
+            task.cancel()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -50,6 +50,7 @@ def begin(source: Tier, target: Tier, aged: Sequence[Aged], reason: int = 0) -> 
         reason: Why they leave the source; 0 when they stay.
     """
     slots = [slot for _, some in aged for slot in some]
+    assert len(set(slots)) == len(slots)
     into = target.occupancy.take(len(slots))
     if not slots:
         return Leg(source, target, slots, into, reason)

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 
-from kvtier.server.tiering.carrier import COPIED, CORRUPT, FAILED, NO_ROOM, Carrier
+from kvtier.server.tiering.carrier import COPIED, NO_ROOM, Carrier
 from kvtier.server.tiering.jobs import Jobs
 from kvtier.server.tiering.links import Link
 from kvtier.server.tiers.room import evictable
 from kvtier.server.tiers.table import READY
 from kvtier.server.tiers.tier import Tier
 
-_Source = tuple[Tier, int]
+Source = tuple[Tier, int]
 
 
 class Flight:
@@ -113,53 +113,54 @@ class Promoter:
         It ends before the first block that no slower tier has, and where the tier has no room or
         admits no more.
         """
+        distinct = list(dict.fromkeys(keys))
+        here, flying = target.table.index.get_many(distinct), self._flights[target]
+        sources = self.find(target, distinct)
         held: list[int] = []
         flights: dict[Flight, None] = {}
-        wanted: dict[bytes, _Source] = {}
-        flying = self._flights[target]
-        for key in dict.fromkeys(keys):
-            slot = target.table.index.get(key)
+        wanted: list[tuple[bytes, Source]] = []
+        for key, slot, source in zip(distinct, here, sources, strict=True):
             if slot is not None:
                 held.append(slot)
             if key in flying:
                 flights[flying[key]] = None
             elif slot is None:
-                source = self._find(target, key)
                 if source is None:
                     break
-                wanted[key] = source
+                wanted.append((key, source))
         target.occupancy.hold(held)
-        admitted = list(wanted.items())[: self._admissible(target)]
+        admitted = wanted[: self._admissible(target)]
         if admitted:
             flights[self._start(target, admitted)] = None
         return Awaited(target, held, list(flights))
 
-    def found_below(self, target: Tier, key: bytes) -> bool:
-        """Tell whether a slower tier has a block."""
-        return self._find(target, key) is not None
+    def find(self, target: Tier, keys: Sequence[bytes]) -> list[Source | None]:
+        """Return which slower tier has each block, if its slots fit the target's, and where."""
+        found: list[Source | None] = [None] * len(keys)
+        for tier in reversed(self._tiers[self._tiers.index(target) + 1 :]):
+            table = tier.table
+            for place, slot in enumerate(table.index.get_many(keys)):
+                if slot is None or table.state[slot] != READY:
+                    continue
+                if table.origin[slot].space.block_bytes <= target.slot_bytes:
+                    found[place] = (tier, slot)
+        return found
 
     def under_way(self, target: Tier, key: bytes) -> asyncio.Task[None] | None:
         """Return what brings a block up to a tier now."""
         flight = self._flights[target].get(key)
         return flight.done if flight is not None else None
 
-    def _find(self, target: Tier, key: bytes) -> _Source | None:
-        for tier in self._tiers[self._tiers.index(target) + 1 :]:
-            slot = tier.table.index.get(key)
-            if slot is not None and tier.table.state[slot] == READY:
-                return tier, slot
-        return None
-
     def _admissible(self, target: Tier) -> int:
         """Return how many more blocks may be brought up: stores must find room, too."""
         occupancy, capacity = target.occupancy, target.table.capacity
         taken = occupancy.leased + occupancy.pending + occupancy.draining
-        planned = sum(1 for key in self._flights[target] if target.table.index.get(key) is None)
+        planned = target.table.index.get_many(self._flights[target]).count(None)
         limit = int(self._links[target].promotion_limit * capacity) - taken - planned
         room = target.table.free + evictable(occupancy) - planned
         return max(0, min(limit, room))
 
-    def _start(self, target: Tier, admitted: Sequence[tuple[bytes, _Source]]) -> Flight:
+    def _start(self, target: Tier, admitted: Sequence[tuple[bytes, Source]]) -> Flight:
         flight = Flight(target, [key for key, _ in admitted])
         self._flights[target].update(dict.fromkeys(flight.keys, flight))
         groups = [
@@ -172,29 +173,40 @@ class Promoter:
         return flight
 
     async def _bring(self, flight: Flight, groups: Sequence[tuple[Tier, list[int]]]) -> None:
-        target = flight.target
+        target, goes_on = flight.target, True
         try:
             for source, slots in groups:
-                await self._bring_from(source, flight, slots)
+                # A prefix has no hole: behind a block without room nothing is brought.
+                goes_on = goes_on and await self._bring_from(source, flight, slots)
         finally:
+            for source, rest in groups:
+                _let_go(source, rest)
             for key in flight.keys:
                 del self._flights[target][key]
             flight.land()
 
-    async def _bring_from(self, source: Tier, flight: Flight, slots: list[int]) -> None:
-        target, rest = flight.target, slots
+    async def _bring_from(self, source: Tier, flight: Flight, rest: list[int]) -> bool:
+        """Bring blocks up step by step; tell whether there was room for all of them.
+
+        Args:
+            source: Where they are.
+            flight: What they belong to.
+            rest: Their slots, held; those that are let go are taken out of the list.
+        """
+        target = flight.target
         move = target.below is source and source not in self._links[target].through
         while rest:
+            # Small blocks are copied without a thread, and then nothing here ever waits.
+            await asyncio.sleep(0)
             results = await self._carrier.step(source, target, rest, move=move)
-            done, rest = rest[: len(results)], rest[len(results) :]
+            done = rest[: len(results)]
+            del rest[: len(results)]
             arrived = [s for s, result in zip(done, results, strict=True) if result == COPIED]
-            target.counters.promoted += len(arrived)
-            target.counters.copies_failed += results.count(FAILED) + results.count(CORRUPT)
             flight.arrive([source.table.key[slot] for slot in arrived])
             _let_go(source, done)
             if NO_ROOM in results:
-                _let_go(source, rest)
-                return
+                return False
+        return True
 
 
 def _let_go(source: Tier, slots: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from kvtier.server.tiering.carrier import COPIED, PENDING, PRESENT, Carrier, let_go_of_copies
+from kvtier.server.tiering.carrier import COPIED, MISS, NO_ROOM, Carrier, let_go_of_copies
 from kvtier.server.tiering.jobs import Jobs
 from kvtier.server.tiering.links import most_blocks
 from kvtier.server.tiers.table import READY
@@ -58,14 +58,21 @@ class WriteThrough:
         try:
             rest = slots
             while rest:
-                spared = [slot for slot in target.table.index.get_many(offer) if slot is not None]
+                # Small blocks are copied without a thread, and then nothing here ever waits.
+                await asyncio.sleep(0)
+                spared = _spared(target, offer) if target.table.free < len(rest) else ()
                 results = await self._carrier.step(source, target, rest, move=False, spared=spared)
                 let_go_of_copies(source, target, rest, results)
                 rest = rest[len(results) :]
                 copied += results.count(COPIED)
-                lost += len(results) - sum(map(results.count, (COPIED, PRESENT, PENDING)))
+                lost += results.count(NO_ROOM) + results.count(MISS)
         finally:
             source.occupancy.end_copies(slots)
             source.occupancy.unpin(slots)
             target.counters.written_through += copied
             target.counters.copies_failed += lost
+
+
+def _spared(target: Tier, offer: Sequence[bytes]) -> list[int]:
+    """Return the slots of the offer's own blocks, which no copy of another takes."""
+    return [slot for slot in target.table.index.get_many(offer) if slot is not None]

@@ -61,15 +61,21 @@ class Tiering:
         Args:
             lease_id: The store's lease.
             tier: Where it stored.
-            keys: The blocks that it offered, where the tier writes through.
+            keys: The blocks that it offered, where the tier writes through; only what is readable
+                is copied.
         """
         self.keep_free(tier)
+        keys = [key for key in dict.fromkeys(keys) if tier.holds(key)]
         begun = [self._through.begin(tier, target, keys) for target in self._links[tier].through]
         copies = [task for task in begun if task is not None]
         if copies:
             self._copies_of[lease_id] = copies
             both = asyncio.gather(*copies, return_exceptions=True)
-            both.add_done_callback(lambda _: self._copies_of.pop(lease_id))
+            both.add_done_callback(lambda _: self._forget(lease_id, copies))
+
+    def _forget(self, lease_id: bytes, copies: Sequence[asyncio.Task[None]]) -> None:
+        if self._copies_of.get(lease_id) is copies:
+            del self._copies_of[lease_id]
 
     async def wait_copies(self, lease_id: bytes) -> None:
         """Wait until the copies of a store have ended."""

@@ -326,7 +326,8 @@ class Tier:
             self.announcer.removed(gone, REMOVAL_REASON_EVICTED)
             return
         held = [slot for slot in victims if below.holds(self.table.key[slot])]
-        lost = [slot for slot in victims if slot not in held] if held else victims
+        there = set(held)
+        lost = [slot for slot in victims if slot not in there]
         self.counters.evicted += len(lost)
         self.counters.dropped += len(lost)
         self.counters.demoted += len(held)
