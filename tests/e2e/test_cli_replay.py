@@ -305,3 +305,27 @@ def test_options_for_two_tiers_go_together(
 
     assert result.code == 2
     assert says in result.err
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        ("--capacity", 9),
+        ("--gpu-capacity", 9, "--cpu-capacity", 9, "--mode", "exclusive"),
+    ],
+)
+def test_a_trace_that_contradicts_itself_is_told_so(
+    cli: Any, tmp_path: Path, sizes: tuple[object, ...]
+) -> None:
+    """An id that follows two different ones is named, with its request."""
+    trace = tmp_path / "trace.jsonl"
+    lines = [
+        Request(timestamp=0, input_length=1024, output_length=1, hash_ids=ids)
+        for ids in ((1, 2), (3, 2))
+    ]
+    trace.write_text("".join(f"{format_request(line)}\n" for line in lines))
+
+    result = cli("replay", trace, *sizes)
+
+    assert result.code == 1
+    assert "request 1 was not stored in full: entry 1 of its hash_ids" in result.err

@@ -1,7 +1,7 @@
 """Replaying a trace against one tier, and counting what its events tell."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
@@ -168,7 +168,17 @@ async def _store(client: NodeClient, target: Target, chain: Chain) -> None:
         target.tier, target.namespace, [run], chain.payloads, request_id=str(chain.number)
     )
     if not _GOOD.issuperset(zip(report.outcomes, report.results, strict=True)):
-        raise CommandError(client.endpoint, f"request {chain.number} was not stored in full")
+        raise not_stored(client.endpoint, chain, report.outcomes)
+
+
+def not_stored(endpoint: str, chain: Chain, outcomes: Sequence[int]) -> CommandError:
+    """Return the error that says why a request was not stored in full, as far as one can tell."""
+    what = f"request {chain.number} was not stored in full"
+    if StoreOutcome.STORE_OUTCOME_MISMATCH not in outcomes:
+        return CommandError(endpoint, what)
+    place = list(outcomes).index(StoreOutcome.STORE_OUTCOME_MISMATCH)
+    why = f"{what}: entry {place} of its hash_ids stood behind another block before (MISMATCH)"
+    return CommandError(endpoint, why, "in a trace each id stands for a block and all before it")
 
 
 _GOOD = frozenset(

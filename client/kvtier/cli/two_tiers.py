@@ -8,13 +8,19 @@ from typing import NamedTuple
 from kvtier.cli.checking.verify import compare
 from kvtier.cli.exit import CommandError
 from kvtier.cli.follow import Follower, TierKey, following
-from kvtier.cli.replay import Chain, make_chains
+from kvtier.cli.replay import Chain, make_chains, not_stored
 from kvtier.cli.trace import Request
 from kvtier.client import NodeClient
 from kvtier.v1.block_pb2 import BlockRun, BlockSet
 from kvtier.v1.result_pb2 import CompleteResult, LookupResult, StoreOutcome
 
-_GOOD = {CompleteResult.COMPLETE_RESULT_STORED, CompleteResult.COMPLETE_RESULT_NOT_LEASED}
+_GOOD = frozenset(
+    {
+        (StoreOutcome.STORE_OUTCOME_WRITE, CompleteResult.COMPLETE_RESULT_STORED),
+        (StoreOutcome.STORE_OUTCOME_PRESENT, CompleteResult.COMPLETE_RESULT_NOT_LEASED),
+        (StoreOutcome.STORE_OUTCOME_DEFERRED, CompleteResult.COMPLETE_RESULT_NOT_LEASED),
+    }
+)
 
 
 class Tiers(NamedTuple):
@@ -144,5 +150,5 @@ async def _store(client: NodeClient, tiers: Tiers, chain: Chain) -> None:
     if wanted:
         await client.write_blocks(offer.lease, wanted, [tiers.block_bytes] * chain.blocks)
     done = await client.complete_store(offer.lease, wait_copies=True)
-    if not _GOOD.issuperset(done.results):
-        raise CommandError(client.endpoint, f"request {chain.number} was not stored in full")
+    if not _GOOD.issuperset(zip(offer.outcomes, done.results, strict=True)):
+        raise not_stored(client.endpoint, chain, offer.outcomes)

@@ -38,9 +38,14 @@ _COLUMNS = (
     Column("USE", _use, right=True),
     Column("LEASED", lambda r: str(r["leased_blocks"]), right=True),
     Column("PINNED", lambda r: str(r["pinned_blocks"]), right=True, wide=True),
+    Column("DRAINING", lambda r: str(r["draining_blocks"]), right=True, wide=True),
+    Column("QUARANTINED", lambda r: str(r["quarantined_blocks"]), right=True, wide=True),
     Column("OLDEST LEASE", _oldest_lease, wide=True),
     Column("STORED", lambda r: str(r["counters"]["stored"]), right=True),
     Column("EVICTED", lambda r: str(r["counters"]["evicted"]), right=True),
+    Column("DEMOTED", lambda r: str(r["counters"]["demoted"]), right=True, wide=True),
+    Column("PROMOTED", lambda r: str(r["counters"]["promoted"]), right=True, wide=True),
+    Column("DROPPED", lambda r: str(r["counters"]["dropped"]), right=True, wide=True),
     Column("ON EVICT", lambda r: r["on_evict"] or "drop", wide=True),
     Column("WRITE THROUGH", lambda r: ", ".join(r["write_through"]) or "none", wide=True),
 )
@@ -52,7 +57,9 @@ _COLUMNS = (
 def command(settings: Settings) -> None:
     """List tiers, with use and counters.
 
-    With -o wide also what is pinned, and the oldest lease other than a pin.
+    With -o wide also what is pinned, what holds room though its block is gone (draining under a
+    lease, or quarantined), the oldest lease other than a pin, and what went down to a slower tier,
+    came up from one, or was dropped on the way down.
     """
     answers = run(ask_all(settings, _describe))
     with printing(settings, _COLUMNS) as printer:
