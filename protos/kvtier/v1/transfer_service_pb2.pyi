@@ -41,7 +41,7 @@ class WriteBlocksRequest(google.protobuf.message.Message):
     offset: builtins.int
     """The offset in that block at which the data starts, in bytes."""
     data: builtins.bytes
-    """The bytes."""
+    """The bytes, at most 4 MiB in one message."""
     @property
     def lease(self) -> kvtier.v1.block_pb2.Lease:
         """An open store lease. Its blocks are numbered by their place in its offer."""

@@ -8,14 +8,17 @@ from kvtier.server.node import Node
 from kvtier.server.operations.pulling import Results, pull
 from kvtier.server.operations.runs import reading_runs
 from kvtier.server.tiering.carrier import COPIED, MISS, PRESENT
+from kvtier.server.tiering.links import most_blocks
 from kvtier.server.tiers.offer import Run
 from kvtier.server.tiers.table import READY
 from kvtier.server.tiers.tier import Tier
+from kvtier.server.transfers.limit import transfer
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, CopyBlocksResponse
-from kvtier.wire.errors import invalid, quote
+from kvtier.wire.errors import aborted, invalid, quote
 
 Send = Callable[[CopyBlocksResponse], Awaitable[None]]
-_STEP = 256
+# A caller that does not read its answers for so long is given up, in seconds.
+_PATIENCE = 30.0
 
 
 async def copy_blocks(node: Node, request: CopyBlocksRequest, send: Send) -> None:
@@ -35,11 +38,18 @@ async def copy_blocks(node: Node, request: CopyBlocksRequest, send: Send) -> Non
                 copied_bytes += sum(sizes[key] for key, got in results.items() if got == COPIED)
                 told = [(place, result) for key, result in results.items() for place in places[key]]
                 indexes, each = zip(*sorted(told), strict=True)
-                await send(
-                    CopyBlocksResponse(
-                        block_indexes=indexes, results=each, copied_bytes=copied_bytes
-                    )
+                answer = CopyBlocksResponse(
+                    block_indexes=indexes, results=each, copied_bytes=copied_bytes
                 )
+                await _send_in_time(send, answer)
+
+
+async def _send_in_time(send: Send, answer: CopyBlocksResponse) -> None:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await send(answer)
+    except TimeoutError:
+        raise aborted(f"no answer was read for {_PATIENCE:g} s: the rest is not copied") from None
 
 
 def _results(
@@ -69,16 +79,24 @@ async def _copy_within(
     node: Node, source: Tier, target: Tier, keys: Sequence[bytes], *, move: bool
 ) -> AsyncGenerator[Results, None]:
     """Copy step by step; a step that began ends, also when the caller has left."""
-    for first in range(0, len(keys), _STEP):
-        rest = keys[first : first + _STEP]
-        while rest:
-            results = await _one_step(node, source, target, rest, move=move)
-            yield results
-            rest = [key for key in rest if key not in results]
+    most = most_blocks(source, target)
+    with transfer(node):
+        for first in range(0, len(keys), most):
+            rest = keys[first : first + most]
+            while rest:
+                results = await _one_step(node, source, target, rest, move=move, offer=keys)
+                yield results
+                rest = [key for key in rest if key not in results]
 
 
 async def _one_step(
-    node: Node, source: Tier, target: Tier, keys: Sequence[bytes], *, move: bool
+    node: Node,
+    source: Tier,
+    target: Tier,
+    keys: Sequence[bytes],
+    *,
+    move: bool,
+    offer: Sequence[bytes],
 ) -> Results:
     """Return what became of the first of some blocks, of one at least."""
     node.refuse_when_closing()
@@ -92,6 +110,8 @@ async def _one_step(
         else:
             slots[key] = slot
     if slots:
-        step = node.tiering.copying.start(source, target, list(slots.values()), move=move)
+        step = node.tiering.copying.start(
+            source, target, list(slots.values()), move=move, offer=offer
+        )
         results |= zip(slots, await asyncio.shield(step), strict=False)
     return results

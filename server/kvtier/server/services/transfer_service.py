@@ -34,7 +34,7 @@ from kvtier.v1.transfer_service_pb2 import (
     WriteBlocksRequest,
     WriteBlocksResponse,
 )
-from kvtier.wire.chunks import CHUNK_BYTES, Chunk, split
+from kvtier.wire.chunks import Chunk, split
 from kvtier.wire.errors import Reason, aborted, failed_precondition, invalid
 
 # What makes requests of bytes, where that is not the generated class: see `add_service`.
@@ -43,6 +43,9 @@ PARSERS = {WriteBlocksRequest.DESCRIPTOR.full_name: partial(split, WriteBlocksRe
 # A message without its data, and the data.
 Written = tuple[WriteBlocksRequest, memoryview]
 Results = dict[int, WriteResult.ValueType]
+
+# What a stock client may send in one message.
+_MOST_DATA = 4 << 20
 
 
 class TransferService:
@@ -68,7 +71,7 @@ class TransferService:
         if first is None or target is None:
             raise invalid("the first message names neither a lease nor an offer")
         with transfer(self._node):
-            async with self._node.write_bytes.share(CHUNK_BYTES):
+            async with self._node.write_bytes.share(_MOST_DATA):
                 if target == "lease":
                     await self._write_lease(first, requests, send)
                 else:
@@ -227,6 +230,12 @@ class TransferService:
 
 
 def _chunk(message: WriteBlocksRequest, data: memoryview) -> Chunk:
+    """Return what a message brings, which stays in memory until the next has come."""
+    if len(data) > _MOST_DATA:
+        raise invalid(
+            f"data has {len(data)} bytes; send at most {_MOST_DATA} in one message, and the rest "
+            "in others"
+        )
     return Chunk(message.block_index, message.offset, message.checksums, data)
 
 

@@ -54,12 +54,12 @@ class Carrier:
         slots: Sequence[int],
         *,
         move: bool,
-        spared: Sequence[int] = (),
+        offer: Sequence[bytes] = (),
     ) -> Results:
         """Carry some blocks, the first of those given; return what became of each.
 
         What is answered for is at least one block, unless there are none. Copies take no room
-        from blocks in `spared`. Blocks that arrived are held for a copy in the target, for the
+        from blocks of the offer. Blocks that arrived are held for a copy in the target, for the
         caller to let go.
 
         Args:
@@ -67,7 +67,7 @@ class Carrier:
             target: Where they go.
             slots: The blocks' slots, which the caller holds for a copy.
             move: Take them out of the source, unless somebody leases them there.
-            spared: Slots of the target that shall not be evicted for them.
+            offer: All blocks of the call that these belong to.
         """
         some = list(slots[: most_blocks(source, target)])
         some = some[: batch_blocks(source, some)]
@@ -77,8 +77,9 @@ class Carrier:
         if going:
             moves = [move and not source.occupancy.busy(slot) for slot in going]
             alike = going[: sum(1 for _ in takewhile(lambda each: each == moves[0], moves))]
+            spared = _spared(target, offer) if target.table.free < len(alike) else ()
             if moves[0]:
-                results |= await self._move(source, target, alike)
+                results |= await self._move(source, target, alike, spared)
             else:
                 results |= await self._copy(source, target, alike, spared)
         if move:
@@ -107,9 +108,12 @@ class Carrier:
         up = self._tiers.index(target) < self._tiers.index(source)
         return REMOVAL_REASON_PROMOTED if up else REMOVAL_REASON_DEMOTED
 
-    async def _move(self, source: Tier, target: Tier, slots: Sequence[int]) -> _BySlot:
+    async def _move(
+        self, source: Tier, target: Tier, slots: Sequence[int], spared: Sequence[int]
+    ) -> _BySlot:
         if target.below is not source:
-            return await self._copy(source, target, slots, (), reason=self._reason(source, target))
+            reason = self._reason(source, target)
+            return await self._copy(source, target, slots, spared, reason=reason)
         room = min(len(slots), target.table.free)
         if room > 0:
             aged = ages_of(source, slots[:room])
@@ -117,7 +121,7 @@ class Carrier:
         # One at a time: two would wait for each other's spare slots.
         async with self._swapping.setdefault(target, asyncio.Lock()):
             going = still_to_copy(source, target, slots)
-            swapped = await swap(self._log, self._copier, source, target, going)
+            swapped = await swap(self._log, self._copier, source, target, going, spared=spared)
         gone = {slot: _settled(source, target, slot) for slot in set(slots).difference(going)}
         if swapped is None:
             return gone | dict.fromkeys(going, NO_ROOM)
@@ -191,6 +195,11 @@ def outcomes(
         slot: COPIED if there else unwanted if good else FAILED if state[slot] == READY else CORRUPT
         for slot, there, good in zip(leg.slots, leg.arrived, copied, strict=True)
     }
+
+
+def _spared(target: Tier, offer: Sequence[bytes]) -> list[int]:
+    """Return the slots of an offer's own blocks."""
+    return [slot for slot in target.table.index.get_many(offer) if slot is not None]
 
 
 def _settled(source: Tier, target: Tier, slot: int) -> CopyResult.ValueType:

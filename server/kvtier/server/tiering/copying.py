@@ -27,11 +27,17 @@ class Copying:
         self._under_way: dict[tuple[Tier, bytes], asyncio.Future[Any]] = {}
 
     def start(
-        self, source: Tier, target: Tier, slots: Sequence[int], *, move: bool
+        self,
+        source: Tier,
+        target: Tier,
+        slots: Sequence[int],
+        *,
+        move: bool,
+        offer: Sequence[bytes],
     ) -> asyncio.Task[Results]:
-        """Begin a step; what it answers for is as `Carrier.step` says."""
+        """Begin a step; what it takes and answers for is as `Carrier.step` says."""
         source.occupancy.hold_for_copy(slots)
-        step = self._jobs.start(self._step(source, target, slots, move=move))
+        step = self._jobs.start(self._step(source, target, slots, move=move, offer=offer))
         keys = [(target, source.table.key[slot]) for slot in slots]
         self._under_way |= dict.fromkeys(keys, step)
         step.add_done_callback(lambda _: self._forget(keys, step))
@@ -59,10 +65,16 @@ class Copying:
         return self._under_way.get((target, key)) or self._promoter.under_way(target, key)
 
     async def _step(
-        self, source: Tier, target: Tier, slots: Sequence[int], *, move: bool
+        self,
+        source: Tier,
+        target: Tier,
+        slots: Sequence[int],
+        *,
+        move: bool,
+        offer: Sequence[bytes],
     ) -> Results:
         try:
-            results = await self._carrier.step(source, target, slots, move=move)
+            results = await self._carrier.step(source, target, slots, move=move, offer=offer)
             let_go_of_copies(source, target, slots, results)
             return results
         finally:

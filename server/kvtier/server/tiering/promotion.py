@@ -137,6 +137,8 @@ class Promoter:
     def find(self, target: Tier, keys: Sequence[bytes]) -> list[Source | None]:
         """Return which slower tier has each block, if its slots fit the target's, and where."""
         found: list[Source | None] = [None] * len(keys)
+        if not target.table.capacity:
+            return found
         for tier in reversed(self._tiers[self._tiers.index(target) + 1 :]):
             table = tier.table
             for place, slot in enumerate(table.index.get_many(keys)):

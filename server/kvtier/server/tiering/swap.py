@@ -17,7 +17,13 @@ from kvtier.v1.block_pb2 import REMOVAL_REASON_DEMOTED, REMOVAL_REASON_PROMOTED
 
 
 async def swap(
-    log: EventLog, copier: Copier, lower: Tier, upper: Tier, slots: Sequence[int]
+    log: EventLog,
+    copier: Copier,
+    lower: Tier,
+    upper: Tier,
+    slots: Sequence[int],
+    *,
+    spared: Sequence[int],
 ) -> tuple[Leg, list[bool]] | None:
     """Move blocks up into a full tier, and as many of its oldest down.
 
@@ -27,14 +33,16 @@ async def swap(
         lower: Where the blocks are.
         upper: The tier above it, whose evicted blocks go there.
         slots: The blocks' slots, which the caller holds for a copy.
+        spared: Slots of the upper tier whose blocks stay there.
 
     Returns:
         What moved up, settled, and which bytes were copied; None when there is no room.
     """
-    count = min(len(slots), lower.table.spare, upper.table.spare, evictable(upper.occupancy))
+    room = min(lower.table.lendable, upper.table.lendable, evictable(upper.occupancy, spared))
+    count = min(len(slots), room)
     if count <= 0:
         return None
-    aged = upper.occupancy.claim(count)
+    aged = upper.occupancy.claim(count, spared)
     victims = [slot for _, some in aged for slot in some]
     leaving: set[int] = set()
     up = begin(lower, upper, ages_of(lower, slots[:count]), REMOVAL_REASON_PROMOTED)

@@ -60,8 +60,7 @@ class WriteThrough:
             while rest:
                 # Small blocks are copied without a thread, and then nothing here ever waits.
                 await asyncio.sleep(0)
-                spared = _spared(target, offer) if target.table.free < len(rest) else ()
-                results = await self._carrier.step(source, target, rest, move=False, spared=spared)
+                results = await self._carrier.step(source, target, rest, move=False, offer=offer)
                 let_go_of_copies(source, target, rest, results)
                 rest = rest[len(results) :]
                 copied += results.count(COPIED)
@@ -71,8 +70,3 @@ class WriteThrough:
             source.occupancy.unpin(slots)
             target.counters.written_through += copied
             target.counters.copies_failed += lost
-
-
-def _spared(target: Tier, offer: Sequence[bytes]) -> list[int]:
-    """Return the slots of the offer's own blocks, which no copy of another takes."""
-    return [slot for slot in target.table.index.get_many(offer) if slot is not None]

@@ -10,6 +10,9 @@ from operator import lt
 from kvtier.server.tiers.columns import gather
 from kvtier.server.tiers.policy import Age, Aged, Columns, Stamps
 
+# No stamp.
+_NOT = -1
+
 
 class _Group:
     """The slots that one request stamped last, by ascending position.
@@ -26,7 +29,7 @@ class _Group:
         self.slots: list[int] = []
         self.dead = 0
         self.parked = 0
-        self.queued = 0
+        self.queued = _NOT
         self.stamp = stamp
 
 
@@ -152,7 +155,7 @@ class LruPolicy:
                 break
             heappop(returned)
             if group.queued == stamp:
-                group.queued = 0
+                group.queued = _NOT
         oldest = next(iter(self._order), None)
         if returned and (oldest is None or returned[0][0] < oldest.stamp):
             return returned[0][2]

@@ -114,6 +114,11 @@ class BlockTable:
         """Number of slots that no block is in, within the capacity or beyond."""
         return self._slots - len(self) + len(self._free)
 
+    @property
+    def lendable(self) -> int:
+        """Number of slots that may yet be used beyond the capacity."""
+        return min(self.spare, self._slots - self.capacity - self.lent)
+
     def take(self, count: int) -> list[int]:
         """Take `count` free slots; the caller knows that there are so many."""
         while len(self._free) < count:
@@ -127,6 +132,7 @@ class BlockTable:
     def _grow(self) -> None:
         first = len(self)
         count = min(_GROWTH, self._slots - first)
+        assert count > 0, "more slots were taken than there are"
         self.state += [FREE] * count
         self.leases += [0] * count
         self.key += [b""] * count
