@@ -181,7 +181,7 @@ class LimitsConfig(_Settings):
     transfer_bytes: Annotated[Size, Field(ge=4 * MIB)] = Field(
         default=512 * MIB,
         description="Bytes of payloads that calls which move bytes have in memory at one time, "
-        "half of them for reads and half for writes. A write takes 2 MiB; a read takes 4 MiB, and "
+        "half of them for reads and half for writes. A write takes 4 MiB; a read takes 4 MiB, and "
         "the largest block besides when it reads from a GPU. Who finds too few waits in turn.",
     )
 

@@ -79,12 +79,12 @@ async def _copy_within(
     node: Node, source: Tier, target: Tier, keys: Sequence[bytes], *, move: bool
 ) -> AsyncGenerator[Results, None]:
     """Copy step by step; a step that began ends, also when the caller has left."""
-    most = most_blocks(source, target)
+    most, offer = most_blocks(source, target), frozenset(keys)
     with transfer(node):
         for first in range(0, len(keys), most):
             rest = keys[first : first + most]
             while rest:
-                results = await _one_step(node, source, target, rest, move=move, offer=keys)
+                results = await _one_step(node, source, target, rest, move=move, offer=offer)
                 yield results
                 rest = [key for key in rest if key not in results]
 
@@ -96,7 +96,7 @@ async def _one_step(
     keys: Sequence[bytes],
     *,
     move: bool,
-    offer: Sequence[bytes],
+    offer: frozenset[bytes],
 ) -> Results:
     """Return what became of the first of some blocks, of one at least."""
     node.refuse_when_closing()

@@ -10,7 +10,8 @@ from kvtier.server.tiering.demotion import Demoter
 from kvtier.server.tiering.legs import Leg, ages_of, begin, may_arrive, settle, still_to_copy
 from kvtier.server.tiering.links import batch_blocks, most_blocks
 from kvtier.server.tiering.swap import swap
-from kvtier.server.tiers.table import READY
+from kvtier.server.tiers.table import PENDING as PENDING_SLOT
+from kvtier.server.tiers.table import READY, WRITTEN
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import REMOVAL_REASON_DEMOTED, REMOVAL_REASON_PROMOTED
 from kvtier.v1.result_pb2 import CopyResult
@@ -24,6 +25,7 @@ CORRUPT = CopyResult.COPY_RESULT_CORRUPT
 FAILED = CopyResult.COPY_RESULT_FAILED
 DELETED = CopyResult.COPY_RESULT_DELETED
 
+_IN_USE = {PENDING_SLOT, WRITTEN, READY}
 Results = list[CopyResult.ValueType]
 _BySlot = dict[int, CopyResult.ValueType]
 
@@ -54,7 +56,7 @@ class Carrier:
         slots: Sequence[int],
         *,
         move: bool,
-        offer: Sequence[bytes] = (),
+        offer: frozenset[bytes] = frozenset(),
     ) -> Results:
         """Carry some blocks, the first of those given; return what became of each.
 
@@ -197,9 +199,13 @@ def outcomes(
     }
 
 
-def _spared(target: Tier, offer: Sequence[bytes]) -> list[int]:
+def _spared(target: Tier, offer: frozenset[bytes]) -> list[int]:
     """Return the slots of an offer's own blocks."""
-    return [slot for slot in target.table.index.get_many(offer) if slot is not None]
+    table = target.table
+    if table.capacity < len(offer):
+        used = (slot for slot, state in enumerate(table.state) if state in _IN_USE)
+        return [slot for slot in used if table.key[slot] in offer]
+    return [slot for slot in table.index.get_many(offer) if slot is not None]
 
 
 def _settled(source: Tier, target: Tier, slot: int) -> CopyResult.ValueType:

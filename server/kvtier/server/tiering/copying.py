@@ -33,7 +33,7 @@ class Copying:
         slots: Sequence[int],
         *,
         move: bool,
-        offer: Sequence[bytes],
+        offer: frozenset[bytes],
     ) -> asyncio.Task[Results]:
         """Begin a step; what it takes and answers for is as `Carrier.step` says."""
         source.occupancy.hold_for_copy(slots)
@@ -71,7 +71,7 @@ class Copying:
         slots: Sequence[int],
         *,
         move: bool,
-        offer: Sequence[bytes],
+        offer: frozenset[bytes],
     ) -> Results:
         try:
             results = await self._carrier.step(source, target, slots, move=move, offer=offer)

@@ -39,16 +39,16 @@ class WriteThrough:
         return self._jobs.start(self._copy(source, target, keys))
 
     async def _copy(self, source: Tier, target: Tier, keys: Sequence[bytes]) -> None:
-        step = most_blocks(source, target)
+        step, offer = most_blocks(source, target), frozenset(keys)
         try:
             async with self._turns.setdefault(target, asyncio.Semaphore(_AT_ONCE)):
                 for first in range(0, len(keys), step):
-                    await self._copy_some(source, target, keys[first : first + step], keys)
+                    await self._copy_some(source, target, keys[first : first + step], offer)
         finally:
             self._waiting -= 1
 
     async def _copy_some(
-        self, source: Tier, target: Tier, keys: Sequence[bytes], offer: Sequence[bytes]
+        self, source: Tier, target: Tier, keys: Sequence[bytes], offer: frozenset[bytes]
     ) -> None:
         state, copied = source.table.state, 0
         found = [slot for slot in source.table.index.get_many(keys) if slot is not None]
