@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from kvtier.server.config.targets import check_targets
 from kvtier.server.config.values import (
     Count,
     Name,
@@ -319,18 +320,5 @@ class NodeConfig(_Settings):
     @field_validator("tiers")
     @classmethod
     def _blocks_go_to_slower_tiers(cls, tiers: tuple[TierConfig, ...]) -> tuple[TierConfig, ...]:
-        names = [tier.name for tier in tiers]
-        for place, tier in enumerate(tiers):
-            targets = [("write_through", name) for name in tier.write_through]
-            targets += [("on_evict", tier.on_evict)] if tier.on_evict else []
-            for setting, name in targets:
-                if name not in names[place + 1 :]:
-                    slower = ", ".join(names[place + 1 :]) or "none"
-                    raise ValueError(
-                        f"tier {tier.name}: {setting} names {name!r}, which is not a slower tier "
-                        "of this node; tiers are listed from fastest to slowest, and slower than "
-                        f"{tier.name} are: {slower}"
-                    )
-            if len(set(tier.write_through)) < len(tier.write_through):
-                raise ValueError(f"tier {tier.name}: write_through names a tier twice")
+        check_targets(tiers)
         return tiers
