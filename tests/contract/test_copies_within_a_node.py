@@ -107,6 +107,20 @@ async def test_a_full_target_evicts_what_is_oldest(node: Serving) -> None:
     assert await node.held("gpu0") == hash_set([*range(2, 8), "new", "newer"])
 
 
+@pytest.mark.parametrize("move", [False, True])
+async def test_a_copy_evicts_nothing_that_the_same_call_brought(serve: Serve, move: bool) -> None:
+    """What finds no room says so and stays where it is; what was copied is there."""
+    node = await serve(cpu_tier(12, "cpu0"), cpu_tier(4, "cpu1"))
+    await node.store(*range(12))
+
+    copied = await copy_blocks(node, run(*range(12)), source="cpu0", to="cpu1", move=move)
+
+    there, here = await node.held("cpu1"), await node.held("cpu0")
+    assert copied.results == ["COPIED"] * 4 + ["NO_ROOM"] * 8
+    assert there == hash_set(range(4))
+    assert here == hash_set(range(4 if move else 0, 12))
+
+
 async def test_a_target_full_of_leased_blocks_has_no_room(node: Serving) -> None:
     """Blocks under leases stay, the copy is told NO_ROOM, and works when they are let go."""
     await node.store(*range(8), tier="gpu0")

@@ -28,6 +28,15 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
         gpu_tier(8, on_evict="cpu0", demote_wait=0.02, free_target=0.4),
         cpu_tier(8),
     ],
+    "two above one": [
+        gpu_tier(5, on_evict="cpu0", **_UP),
+        gpu_tier(4, "gpu1", on_evict="cpu0", **_UP),
+        cpu_tier(6),
+    ],
+    "slots of two sizes": [
+        gpu_tier(5, on_evict="cpu0", **_UP),
+        cpu_tier(6, capacity=6 * 96, slot_bytes=96),
+    ],
     "both ways": [gpu_tier(5, on_evict="cpu0", write_through=["cpu0"], **_UP), cpu_tier(6)],
 }
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kvtier.server.tiers.lru import LruPolicy
-from kvtier.server.tiers.policy import Age, Columns, Stamps
+from kvtier.server.tiers.policy import OLDEST, Age, Columns, Stamps
 from tests.model.effort import examples
 from tests.model.plain_lru import PlainLru
 
@@ -172,6 +172,15 @@ def test_a_block_that_joins_later_goes_before_one_that_a_lease_kept() -> None:
     policy.released([1])
 
     assert victims(policy, 2) == [2, 1]
+
+
+def test_copies_of_unknown_age_go_first() -> None:
+    """A copy of a block whose age nobody knows may be evicted, before all others."""
+    policy = lru([0, 0], [0, 0])
+    policy.stamp("a", [0])
+    policy.enter(OLDEST, [1])
+
+    assert victims(policy, 2) == [1, 0]
 
 
 TestLru = LruMachine.TestCase
