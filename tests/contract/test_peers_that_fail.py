@@ -242,3 +242,28 @@ async def test_a_draining_peer_is_out_of_reach(serve: Serve) -> None:
 
     with pytest.raises(UnavailableError, match=rf"{peer.endpoint}.*DRAINING"):
         await pull(node, peer.endpoint, 1)
+
+
+async def test_a_proxy_in_the_environment_is_not_used(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull goes to the peer itself, whatever `http_proxy` says."""
+    peer = await serve(cpu_tier(8))
+    node = await serve(cpu_tier(8), peers=[peer.endpoint])
+    await peer.store(1)
+    reached: list[object] = []
+
+    def refuse(_reader: object, writer: asyncio.StreamWriter) -> None:
+        reached.append(writer.get_extra_info("peername"))
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        for name in ("no_grpc_proxy", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        for name in ("grpc_proxy", "http_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        copied = await pull(node, peer.endpoint, 1)
+
+    assert copied.results == ["COPIED"]
+    assert reached == []
