@@ -229,7 +229,8 @@ def _stretches(runs: Sequence[Run]) -> Iterator[tuple[int, int, Run]]:
 
 
 def _keys(runs: Sequence[Run]) -> list[bytes]:
-    return [key for run in runs for key in run.space.keys(run.hashes)]
+    """Return the keys of the blocks of runs in order, each once."""
+    return list(dict.fromkeys(key for run in runs for key in run.space.keys(run.hashes)))
 
 
 def _settled(plan: Plan) -> Results:
