@@ -62,8 +62,8 @@ class Fetched:
 
 
 async def fetch(
-    node: Node, peer: Peer, wanted: ReadTarget, count: int, reserve: Reserve
-) -> Fetched:
+    node: Node, peer: Peer, wanted: ReadTarget, count: int, reserve: Reserve, *, into: Fetched
+) -> None:
     """Read blocks from a peer, and publish each as soon as it is whole and verified.
 
     Args:
@@ -73,11 +73,12 @@ async def fetch(
         count: How many these are.
         reserve: Called with the first message of the peer, so that no room is taken for a peer that
             says nothing, nor for blocks that it has not.
+        into: Where it is noted what came, so that it is known however the call ends.
 
     Raises:
         KvtierError: UNAVAILABLE when the node has drained.
     """
-    fetched, lease = Fetched(), None
+    fetched, lease = into, None
     try:
         async with peer.reading(ReadBlocksRequest(blocks=wanted)) as read:
             message = await read()
@@ -94,15 +95,16 @@ async def fetch(
                     arrival.writer.close()
     except PeerError as error:
         if error.reason == Reason.NAMESPACE_UNKNOWN:
-            return Fetched(dict.fromkeys(range(count), MISS) | fetched.results, heard=True)
-        # What it went through leads to the messages, and back to what is returned here.
-        fetched.failure = error.with_traceback(None)
+            fetched.heard = True
+            fetched.results = dict.fromkeys(range(count), MISS) | fetched.results
+        else:
+            # What it went through leads to the messages, and back to what is noted here.
+            fetched.failure = error.with_traceback(None)
     except _LeaseEndedError:
         fetched.results = dict.fromkeys(range(count), DELETED) | fetched.results
     finally:
         if lease is not None and node.leases.get(lease.id) is lease:
             node.leases.let_go(lease, End.COMPLETED)
-    return fetched
 
 
 def _skipped(peer: Peer, message: ReadBlocksResponse, count: int) -> ByNumber:
