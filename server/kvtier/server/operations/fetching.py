@@ -175,6 +175,8 @@ def past_skipped(
 ) -> Iterator[Chunk]:
     """Yield a chunk, or one for each block where its data runs on over blocks that are not sent.
 
+    Data that belongs nowhere is yielded as it is, for the writer to refuse.
+
     Args:
         chunk: The data of a message.
         block_bytes: Bytes of each block of the call.
@@ -192,6 +194,9 @@ def past_skipped(
         while place in skipped:
             place, offset = place + 1, 0
         size = block_bytes[place] - offset if place < len(block_bytes) else len(rest)
+        if size <= 0:
+            yield chunk
+            return
         part, rest = rest[:size], rest[size:]
         yield Chunk(place, offset, [next(checksums, 0)] if len(part) == size else [], part)
         place, offset = place + 1, 0
