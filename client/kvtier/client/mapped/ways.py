@@ -106,13 +106,10 @@ class Stream:
         return views, list(report.results)
 
 
-def blocks_closed(tier: str) -> KvtierError:
+def blocks_closed(tier: str | None = None) -> KvtierError:
     """Return the error that says that `Blocks` were used after they were closed."""
-    return typed(
-        grpc.StatusCode.FAILED_PRECONDITION,
-        "",
-        f"the blocks of tier {tier} are closed; make new ones",
-    )
+    whose = f"the blocks of tier {tier}" if tier else "the blocks"
+    return typed(grpc.StatusCode.FAILED_PRECONDITION, "", f"{whose} are closed; make new ones")
 
 
 async def let_go(client: "NodeClient", lease: Lease) -> None:
