@@ -73,7 +73,7 @@ async def test_who_waited_goes_on_when_the_first_caller_leaves(
     first = asyncio.create_task(pull(node, fake.endpoint, 1))
     await until(lambda: fake.asked)
     second = asyncio.create_task(pull(node, fake.endpoint, 1))
-    await asyncio.sleep(0.05)
+    await until(lambda: node.node.transfers == 2)
     fake.act = all_of(1)
     first.cancel()
 
@@ -215,6 +215,8 @@ async def test_a_stop_waits_for_pulls_and_begins_no_step(serve: Serve, fake: Fak
     await until(lambda: fake.asked)
 
     stop = asyncio.create_task(node.server.drain_and_stop())
+    await until(lambda: node.node.closing)
+    # Some turns of what looks whether work has ended.
     await asyncio.sleep(0.1)
     assert node.node.busy
     assert not stop.done()
