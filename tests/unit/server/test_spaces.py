@@ -71,7 +71,7 @@ def test_a_deleted_namespace_leaves_only_prefixes_behind() -> None:
     spaces.release(old)
     del old
 
-    left = [each for each in gc.get_objects() if isinstance(each, NamespaceInfo)]
+    left = [each for each in gc.get_objects() if type(each) is NamespaceInfo]
     again = spaces.use(NamespaceInfo.of(print_, namespace()), 0, b"tenant")
 
     assert [each for each in left if each.fingerprint == print_] == []
