@@ -47,6 +47,10 @@ def _tier(**changes: object) -> Values:
         (_tier(medium="ram"), "/config/tiers/0/medium"),
         (_tier(evict=1), "'evict'"),
         (_tier(device="cuda:0"), "/config/tiers/0/device"),
+        (_tier(free_target=0), "on_evict"),
+        (_tier(demote_wait=1), "on_evict"),
+        (_tier(store_tracker=9), "store_threshold"),
+        (_tier(store_tracker=9, store_threshold=1), "/config/tiers/0/store_threshold"),
     ],
     ids=str,
 )

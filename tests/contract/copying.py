@@ -1,6 +1,10 @@
 """CopyBlocks as a test calls it, and blocks whose bytes go bad."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
 
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import BlockRun
@@ -29,6 +33,20 @@ class Copied:
         """What became of the blocks, in the request's order; there is no hole."""
         assert sorted(self.told) == list(range(len(self.told)))
         return [self.told[place] for place in range(len(self.told))]
+
+
+@contextmanager
+def arriving(node: Serving) -> Iterator[list[Any]]:
+    """Note the steps of copies that came to where each waits for the copies of others."""
+    copying, steps = node.node.tiering.copying, list[Any]()
+    wait = copying.wait_for_others
+
+    async def note(*step: Any) -> None:
+        steps.append(step)
+        await wait(*step)
+
+    with patch.object(copying, "wait_for_others", note):
+        yield steps
 
 
 async def copy_blocks(

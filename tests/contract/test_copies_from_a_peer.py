@@ -26,6 +26,7 @@ from .support import (
     payloads,
     run,
 )
+from .wire import until
 
 
 @pytest.fixture(name="peer")
@@ -366,7 +367,7 @@ async def test_two_callers_at_once_are_one_transfer(serve: Serve) -> None:
     async with faking(late) as fake:
         node = await serve(cpu_tier(8), peers=[fake.endpoint])
         calls = [asyncio.create_task(_pull(node, fake)) for _ in range(3)]
-        await asyncio.sleep(0.2)
+        await until(lambda: node.node.transfers == len(calls))
         go.set()
         results = [await each for each in calls]
 

@@ -9,7 +9,7 @@ from kvtier.v1.event_service_pb2 import BlockStored
 from kvtier.v1.listing_pb2 import DescribeBlockResponse
 
 from .conftest import Follow, Serve
-from .copying import Copied, copy_blocks, nothing_is_held, spoil
+from .copying import Copied, arriving, copy_blocks, nothing_is_held, spoil
 from .folding import Told
 from .gates import LARGE, gated
 from .support import (
@@ -26,6 +26,7 @@ from .support import (
     payloads,
     run,
 )
+from .wire import until
 
 
 @pytest.fixture(name="node")
@@ -294,12 +295,11 @@ async def test_a_caller_that_leaves_lets_the_step_under_way_end(serve: Serve) ->
 async def test_who_comes_second_waits_for_the_copy_under_way(serve: Serve) -> None:
     """A block on its way is not copied again, and is present for who waited."""
     node = await large_node(serve)
-    with gated(node, "gpu0") as gate:
+    with gated(node, "gpu0") as gate, arriving(node) as steps:
         first = asyncio.create_task(copy_blocks(node, run(1), source="cpu0", to="gpu0"))
         await gate.reached()
         second = asyncio.create_task(copy_blocks(node, run(1), source="cpu0", to="gpu0"))
-        await asyncio.sleep(0.05)
-        assert not second.done()
+        await until(lambda: len(steps) == 2)
         gate.let_through()
 
     assert [(await each).results for each in (first, second)] == [["COPIED"], ["PRESENT"]]
@@ -312,13 +312,13 @@ async def test_many_callers_at_once_copy_a_block_once(serve: Serve) -> None:
     A step copies but one of these blocks, so that the callers meet again at each.
     """
     node = await large_node(serve)
-    with gated(node, "gpu0") as gate:
+    with gated(node, "gpu0") as gate, arriving(node) as steps:
         calls = [
             asyncio.create_task(copy_blocks(node, run(1, 2, 3), source="cpu0", to="gpu0"))
             for _ in range(4)
         ]
         await gate.reached()
-        await asyncio.sleep(0.1)
+        await until(lambda: len(steps) == len(calls))
         gate.let_through()
         copies = await asyncio.gather(*calls)
 

@@ -180,6 +180,39 @@ async def test_one_pull_that_stands_still_leaves_the_others_alone(
     assert len(closed_channels(dialled)) == len(dialled) == 1
 
 
+async def test_an_old_connection_that_fails_says_nothing_of_the_new_one(
+    serve: Serve, fake: FakePeer
+) -> None:
+    """Once a peer is reached anew, the end of a call from before is that call's alone."""
+    go = asyncio.Event()
+
+    async def act(hashes: list[bytes], send: Send) -> None:
+        if hashes == [block_hash("old")]:
+            await go.wait()
+        if hashes in ([block_hash("old")], [block_hash("bad")]):
+            raise ConnectionResetError
+        await send(message(0, *payloads(1)))
+
+    fake.act = act
+    node = await serve(cpu_tier(8), peers=[fake.endpoint], peer_timeout=60, peer_pause=0.3)
+    with dialling() as dialled:
+        old = asyncio.create_task(pull(node, fake.endpoint, "old"))
+        await until(lambda: fake.asked)
+        with pytest.raises(UnavailableError) as failed:
+            await pull(node, fake.endpoint, "bad")
+        await asyncio.sleep(failed.value.retry_after or 0)
+        await pull(node, fake.endpoint, 1)
+        go.set()
+        with pytest.raises(UnavailableError, match="failed"):
+            await old
+        await node.client.clear("cpu0")
+        copied = await pull(node, fake.endpoint, 1)
+
+    assert copied.results == ["COPIED"]
+    assert len(dialled) == 2
+    assert len(closed_channels(dialled)) == 1
+
+
 async def test_every_failure_closes_its_connection(serve: Serve, closed: str) -> None:
     """However often a peer is tried in vain, nothing piles up."""
     node = await serve(cpu_tier(8), peers=[closed], peer_pause=0)
@@ -242,3 +275,28 @@ async def test_a_draining_peer_is_out_of_reach(serve: Serve) -> None:
 
     with pytest.raises(UnavailableError, match=rf"{peer.endpoint}.*DRAINING"):
         await pull(node, peer.endpoint, 1)
+
+
+async def test_a_proxy_in_the_environment_is_not_used(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull goes to the peer itself, whatever `http_proxy` says."""
+    peer = await serve(cpu_tier(8))
+    node = await serve(cpu_tier(8), peers=[peer.endpoint])
+    await peer.store(1)
+    reached: list[object] = []
+
+    def refuse(_reader: object, writer: asyncio.StreamWriter) -> None:
+        reached.append(writer.get_extra_info("peername"))
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        for name in ("no_grpc_proxy", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        for name in ("grpc_proxy", "http_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        copied = await pull(node, peer.endpoint, 1)
+
+    assert copied.results == ["COPIED"]
+    assert reached == []

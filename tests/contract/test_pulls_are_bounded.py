@@ -64,6 +64,21 @@ async def test_room_is_taken_for_what_is_sent(serve: Serve) -> None:
     assert await node.held() == hash_set([*range(2, 16), "x", "z"])
 
 
+async def test_a_block_named_often_is_spared_once(serve: Serve) -> None:
+    """A block of the call that is there already takes one slot, however often it is named."""
+    peer = await serve(cpu_tier(32))
+    node = await serve(cpu_tier(8), peers=[peer.endpoint])
+    for block in range(8):
+        await node.store(block)
+    await peer.store("x")
+
+    often = [run(7)] * 50
+    copied = await copy_blocks(node, *often, run("x"), peer=(peer.endpoint, "cpu0"), to="cpu0")
+
+    assert copied.results == ["PRESENT"] * 50 + ["COPIED"]
+    assert await node.held() == hash_set([*range(1, 8), "x"])
+
+
 async def test_pulls_are_limited_like_other_transfers(serve: Serve, fake: FakePeer) -> None:
     """Past limits.transfers a pull is refused, told when to try again, and nothing is asked."""
     node = await serve(cpu_tier(8), peers=[fake.endpoint], limits={"transfers": 1})

@@ -12,10 +12,10 @@ from kvtier.v1.copying_pb2 import CopyBlocksRequest, PeerTier
 from kvtier.wire.errors import Reason
 
 from .conftest import Serve
-from .copying import Copied, nothing_is_held
+from .copying import Copied, copy_blocks, nothing_is_held
 from .fake_peer import FakePeer, Send, message
 from .pulls import all_of, fake, node, pull
-from .support import Serving, blocks_of, cpu_tier, hash_set, payloads, run
+from .support import Serving, blocks_of, cpu_tier, gpu_tier, hash_set, payloads, run
 from .wire import until
 
 __all__ = ["fake", "node"]
@@ -42,6 +42,30 @@ async def test_a_caller_that_leaves_ends_the_pull(node: Serving, fake: FakePeer)
     nothing_is_held(node)
 
 
+async def test_what_came_is_written_through_though_the_caller_left(
+    serve: Serve, fake: FakePeer
+) -> None:
+    """A block that was pulled is a stored block, however the call ended."""
+
+    async def act(_hashes: list[bytes], send: Send) -> None:
+        await send(message(0, *payloads(0, 1)))
+        await asyncio.Event().wait()
+
+    fake.act = act
+    node = await serve(gpu_tier(16, write_through=["cpu0"]), cpu_tier(16), peers=[fake.endpoint])
+    call = asyncio.create_task(
+        copy_blocks(node, run(*range(4)), peer=(fake.endpoint, "cpu0"), to="gpu0")
+    )
+    await node.comes_to({"ready": 2, "pending": 2}, "gpu0")
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+
+    await node.comes_to({"ready": 2})
+    assert await node.held() == hash_set([0, 1])
+    assert (await node.tier()).counters.copies_failed == 0
+    nothing_is_held(node)
+
+
 async def test_who_waited_goes_on_when_the_first_caller_leaves(
     node: Serving, fake: FakePeer
 ) -> None:
@@ -49,7 +73,7 @@ async def test_who_waited_goes_on_when_the_first_caller_leaves(
     first = asyncio.create_task(pull(node, fake.endpoint, 1))
     await until(lambda: fake.asked)
     second = asyncio.create_task(pull(node, fake.endpoint, 1))
-    await asyncio.sleep(0.05)
+    await until(lambda: node.node.transfers == 2)
     fake.act = all_of(1)
     first.cancel()
 
@@ -191,6 +215,8 @@ async def test_a_stop_waits_for_pulls_and_begins_no_step(serve: Serve, fake: Fak
     await until(lambda: fake.asked)
 
     stop = asyncio.create_task(node.server.drain_and_stop())
+    await until(lambda: node.node.closing)
+    # Some turns of what looks whether work has ended.
     await asyncio.sleep(0.1)
     assert node.node.busy
     assert not stop.done()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import strategies as st
@@ -83,13 +83,15 @@ class TierMachine(RuleBasedStateMachine):
     def tier_config(self, capacity: int) -> dict[str, object]:
         """Return the configuration of the tier."""
         offers, tracked = self.threshold
+        threshold: dict[str, Any] = {"store_threshold": offers}
+        if offers > 1:
+            threshold["store_tracker"] = tracked
         return cpu_tier(
             0,
             capacity=capacity * SLOT_BYTES,
             slot_bytes=SLOT_BYTES,
             policy=self.policy,
-            store_threshold=offers,
-            store_tracker=tracked,
+            **threshold,
         )
 
     @initialize(capacity=st.sampled_from([6, 0, 3, 5, 8, 10]), data=st.data())

@@ -20,6 +20,7 @@ M = TypeVar("M", bound=Message)
 
 _BLOCK_INDEX, _OFFSET, _CHECKSUMS, _DATA = 3, 4, 5, 15
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT_BITS = 64
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 _DATA_TAG = _DATA << 3 | _BYTES
 
@@ -160,21 +161,27 @@ def _start_of_last_data(encoded: bytes) -> tuple[int, int] | None:
                 _, at = _varint(encoded, at)
             else:
                 at += _FIXED[kind]
-    except (IndexError, KeyError):
+    except (IndexError, KeyError, ValueError):
         pass
     return None
 
 
 def _varint(encoded: bytes, at: int) -> tuple[int, int]:
-    """Return a number and where the next field begins."""
+    """Return a number and where the next field begins.
+
+    Raises:
+        IndexError: When the bytes end within it.
+        ValueError: When it goes on for more than 64 bits.
+    """
     byte = encoded[at]
     if byte < 0x80:
         return byte, at + 1
     value, shift = byte & 0x7F, 7
-    while True:
+    while shift < _VARINT_BITS:
         at += 1
         byte = encoded[at]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at + 1
         shift += 7
+    raise ValueError("a number of more than 64 bits")

@@ -34,7 +34,8 @@ def peer_options(limits: LimitsConfig) -> list[Option]:
     """Return the channel options of a connection to another node.
 
     It is tried again soon after it was lost, pings no more often than a node permits, and is never
-    shared, so that a new channel is a new connection.
+    shared, so that a new channel is a new connection. It goes to the peer itself, whatever proxy
+    the environment names: a node connects to nobody but its peers.
     """
     return [
         ("grpc.keepalive_time_ms", 30_000),
@@ -44,5 +45,6 @@ def peer_options(limits: LimitsConfig) -> list[Option]:
         ("grpc.max_reconnect_backoff_ms", 2_000),
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
         ("grpc.enable_retries", 0),
     ]

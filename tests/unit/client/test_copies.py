@@ -1,14 +1,17 @@
 """Copying in threads, and several batches at one time."""
 
 import asyncio
+import itertools
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import grpc
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from kvtier.client import KvtierError
+from kvtier.client import FailedPreconditionError, KvtierError
 from kvtier.client.mapped.buffers import address_of
 from kvtier.client.mapped.copies import INLINE_BYTES, PIECE_BYTES, Copy, Workers, copy_all, hash_all
 from kvtier.client.mapped.overlap import overlapped
@@ -66,6 +69,32 @@ async def test_a_caller_that_is_cancelled_waits_for_its_threads(workers: Workers
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (waiting, done) == (True, [1])
+
+
+@pytest.mark.parametrize("begun", [0, 1])
+async def test_a_copy_that_comes_after_the_end_of_the_threads_is_refused(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, begun: int
+) -> None:
+    """It is told what any call on closed blocks is told, once no thread copies for it any more."""
+    submit, submitted, done = workers._pool.submit, itertools.count(), list[int]()
+
+    def work(jobs: Sequence[int]) -> list[int]:
+        time.sleep(0.05)
+        done.extend(jobs)
+        return list(jobs)
+
+    def closing(*call: Any) -> Any:
+        if next(submitted) == begun:
+            threading.Thread(target=workers.close).start()
+            while not workers._pool._shutdown:
+                time.sleep(0.001)
+        return submit(*call)
+
+    monkeypatch.setattr(workers._pool, "submit", closing)
+
+    with pytest.raises(FailedPreconditionError, match="the blocks are closed; make new ones"):
+        await workers.run(work, [1, 2], INLINE_BYTES + 1)
+    assert done == [1][:begun]
 
 
 async def test_batches_overlap_up_to_the_window_and_answer_in_order() -> None:

@@ -17,8 +17,11 @@ HANDLE, UUID = b"h" * 64, "GPU-01000203-0405-0607-0809-0a0b0c0d0e00"
 
 @pytest.fixture
 def tier(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The memory of a tier, which CUDA maps by its handle; `open` names who has it."""
-    memory = types.SimpleNamespace(data=np.arange(100, dtype=np.uint8), open=[])
+    """The memory of a tier, which CUDA maps by its handle.
+
+    `open` names who has it, and `awaited` who had it each time that the GPU was waited for.
+    """
+    memory = types.SimpleNamespace(data=np.arange(100, dtype=np.uint8), open=[], awaited=[])
 
     def open_handle(handle: bytes) -> int:
         assert handle == HANDLE
@@ -39,7 +42,9 @@ def tier(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda index: None)
+    monkeypatch.setattr(
+        torch.cuda, "synchronize", lambda index: memory.awaited.append((index, *memory.open))
+    )
     uuids = ["ffffffff-0405-0607-0809-0a0b0c0d0e00", UUID.removeprefix("GPU-")]
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda index: types.SimpleNamespace(uuid=uuids[index])
@@ -57,14 +62,16 @@ def test_the_tier_s_memory_is_a_tensor_while_it_is_mapped(tier: Any) -> None:
 
     assert tier.data[3] == 77
     assert tier.open == []
+    assert tier.awaited == [(1, HANDLE)]
 
 
 def test_the_mapping_ends_with_an_error_of_its_user_too(tier: Any) -> None:
-    """Nothing stays mapped."""
+    """Nothing stays mapped, and no work that its user began runs into memory that is not."""
     with pytest.raises(KeyError), map_gpu_tier(HANDLE, UUID, 64):
         raise KeyError
 
     assert tier.open == []
+    assert tier.awaited == [(1, HANDLE)]
 
 
 def test_a_tier_on_a_gpu_that_is_not_seen_is_refused(tier: Any) -> None:

@@ -73,6 +73,12 @@ def test_a_capacity_that_is_no_size_is_refused(capacity: object, told: str) -> N
         ({"medium": "disk"}, "tiers[0].medium: 'disk' is refused: it should be 'gpu' or 'cpu'"),
         ({"device": "auto"}, "tiers[0]: device is for gpu tiers only; remove it"),
         ({"medium": "gpu", "shm_dir": "/x"}, "tiers[0]: shm_dir is for cpu tiers only; remove it"),
+        ({"demote_wait": 1}, "tiers[0]: demote_wait does nothing here; remove it, or set on_evict"),
+        ({"free_target": 0}, "tiers[0]: free_target does nothing here; remove it, or set on_evict"),
+        (
+            {"store_tracker": 9, "store_threshold": 1},
+            "tiers[0]: store_tracker does nothing here; remove it, or set store_threshold to 2",
+        ),
         ({"medium": "gpu", "device": "cuda"}, "tiers[0].device: 'cuda' is refused"),
         ({"shm_dir": "shm"}, "tiers[0].shm_dir: 'shm' is not an absolute path; write one"),
         ({"slot_bytes": 0}, "tiers[0].slot_bytes: 0 is refused: it should be greater"),

@@ -4,21 +4,23 @@ from collections.abc import Iterator
 
 import pytest
 
+from kvtier.server.stores.emulated import EmulatedDevice
+from kvtier.server.stores.gpu import GpuStore
 from kvtier.v1.tier_service_pb2 import PrepareStoreResponse
 from kvtier.v1.transfer_service_pb2 import MapTierRequest
 from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import cpu_tier, run
 
-from .support import TIER, LocalNode, MemoryStore
+from .support import TIER, LocalNode
 
 HANDLE, UUID = b"h" * 64, "GPU-0000"
 
 
-class CudaMemoryStore(MemoryStore):
+class CudaMemoryStore(GpuStore):
     """A store that says that its memory has a handle."""
 
-    device_uuid = UUID
     error: RuntimeError | None = None
+    driver_error: OSError | None = None
     handle: bytes | None = HANDLE
 
     def ipc_handle(self) -> bytes | None:
@@ -26,10 +28,16 @@ class CudaMemoryStore(MemoryStore):
             raise self.error
         return self.handle
 
+    @property
+    def device_uuid(self) -> str:
+        if self.driver_error:
+            raise self.driver_error
+        return UUID
+
 
 @pytest.fixture
 def store() -> CudaMemoryStore:
-    return CudaMemoryStore(4 * 64)
+    return CudaMemoryStore(EmulatedDevice(), 4 * 64)
 
 
 @pytest.fixture
@@ -37,7 +45,7 @@ def local(store: CudaMemoryStore) -> Iterator[LocalNode]:
     """A node whose first tier is in such a store; the second has a handle in any case."""
     local = LocalNode(cpu_tier(4), cpu_tier(4, "other"))
     local.tier.store = store
-    local.node.tiers[1].store = CudaMemoryStore(4 * 64)
+    local.node.tiers[1].store = CudaMemoryStore(EmulatedDevice(), 4 * 64)
     yield local
     local.close()
 
@@ -82,5 +90,15 @@ def test_one_without_a_handle_is_refused_with_its_reason(
         local.transfers.map_tier(MapTierRequest(tier=TIER))
     with pytest.raises(KvtierError, match="is not locked"):
         prepare(local, number)
+
+    assert refused.value.reason == Reason.NOT_MAPPABLE
+
+
+def test_one_whose_driver_is_not_there_is_refused(local: LocalNode, store: CudaMemoryStore) -> None:
+    """A library that cannot be opened is no error of the server's own."""
+    store.driver_error = OSError("libcuda.so.1: cannot open shared object file")
+
+    with pytest.raises(KvtierError, match=r"is not mappable, libcuda\.so\.1") as refused:
+        local.transfers.map_tier(MapTierRequest(tier=TIER))
 
     assert refused.value.reason == Reason.NOT_MAPPABLE

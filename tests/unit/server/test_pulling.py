@@ -87,3 +87,12 @@ def test_data_behind_the_last_block_is_left_for_the_writer_to_refuse() -> None:
     message = Chunk(block_index=3, checksums=[1], data=b"ddddxx")
 
     assert parts(message, 4) == [(3, 0, [1], b"dddd"), (5, 0, [0], b"xx")]
+
+
+def test_data_behind_the_end_of_its_block_is_left_for_the_writer_to_refuse() -> None:
+    """It is never taken for the data of a block that follows."""
+    at_the_end = Chunk(block_index=0, offset=3, checksums=[1], data=b"xxcc")
+    beyond = Chunk(block_index=0, offset=5, checksums=[1], data=b"xxcc")
+
+    assert parts(at_the_end, 1) == [(0, 3, [1], b"xxcc")]
+    assert parts(beyond, 1) == [(0, 5, [1], b"xxcc")]

@@ -11,7 +11,7 @@ from tests.contract.support import block_hash, cpu_tier, namespace, payload, pay
 
 from .conftest import MakeNode
 from .support import TIER, LocalNode, at_once
-from .transferring import Download, read, settle
+from .transferring import Download, HeldThreads, read, settle
 
 SIZE = 64
 
@@ -157,6 +157,50 @@ async def test_a_reader_that_leaves_holds_nothing(node: LocalNode) -> None:
 
     assert node.gauges() == {"ready": 1, "free": 3}
     assert node.node.transfers == 0
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+async def test_a_reader_that_leaves_waits_for_its_thread(make_node: MakeNode, taken: int) -> None:
+    """What a thread reads stays pinned, and counted, until it is done, however the call ends."""
+    node, threads = make_node(cpu_tier(4)), HeldThreads()
+    node.stores[0].inline_bytes = 0
+    node.node.threads.shutdown()
+    node.node.threads = threads  # type: ignore[assignment]
+    node.store("a", "b")
+    download = Download(node.transfers, target(node, "a", "b"), takes=0)
+    await settle()
+    for _ in range(taken):
+        await threads.finish()
+    before = node.node.read_bytes.used
+
+    for _ in range(2):
+        download.task.cancel()
+        await settle()
+
+    assert len(threads) == 1
+    assert node.gauges() == {"ready": 2, "leased": 2, "free": 2}
+    assert node.node.read_bytes.used == before > 0
+    await threads.finish()
+    assert download.task.cancelled()
+    assert node.gauges() == {"ready": 2, "free": 2}
+    assert node.node.read_bytes.used == 0
+
+
+async def test_a_store_that_was_closed_has_nothing_to_read(
+    node: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The blocks are told to be unreadable, and the call ends as it should."""
+
+    def closed(*_: object) -> None:
+        raise ValueError("the store is closed")
+
+    node.store("a", "b")
+    monkeypatch.setattr(node.stores[0], "read_into", closed)
+
+    download = await read(node.transfers, target(node, "a", "b"))
+
+    assert download.results() == {0: "CORRUPT", 1: "CORRUPT"}
+    assert node.gauges() == {"free": 4}
 
 
 async def test_a_read_ends_with_its_lease(node: LocalNode) -> None:

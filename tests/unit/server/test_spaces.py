@@ -1,10 +1,13 @@
 """Spaces: known while a slot or an offer refers to them, and forgotten after."""
 
+import gc
+
 import pytest
 
+from kvtier.server.tiers.spaces import NamespaceInfo, Spaces
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.wire.errors import KvtierError
-from tests.contract.support import hashes, run
+from tests.contract.support import hashes, namespace, run
 
 from .support import LocalNode
 
@@ -58,6 +61,34 @@ def test_prefixes_of_spaces_out_of_use_are_bounded(
 
     assert prefixes[2] == prefixes[3]
     assert len(set(prefixes)) == 4
+
+
+def test_a_deleted_namespace_leaves_only_prefixes_behind() -> None:
+    """Its description is not kept; registered anew it has the keys that it had."""
+    spaces, print_ = Spaces(), b"deleted namespace".ljust(32)
+    old = spaces.use(NamespaceInfo.of(print_, namespace()), 0, b"tenant")
+    prefix = old.prefix
+    spaces.release(old)
+    del old
+
+    left = [each for each in gc.get_objects() if type(each) is NamespaceInfo]
+    again = spaces.use(NamespaceInfo.of(print_, namespace()), 0, b"tenant")
+
+    assert [each for each in left if each.fingerprint == print_] == []
+    assert again.prefix == prefix
+
+
+def test_what_outlives_a_deletion_shares_no_key_with_the_new_registration() -> None:
+    """While slots of the old one drain the new one has a prefix of its own, also afterwards."""
+    spaces, print_ = Spaces(), bytes(32)
+    old = spaces.use(NamespaceInfo.of(print_, namespace()), 0, b"")
+    new = spaces.use(NamespaceInfo.of(print_, namespace()), 0, b"")
+    spaces.release(old)
+
+    third = spaces.use(NamespaceInfo.of(print_, namespace()), 0, b"")
+
+    assert len({old.prefix, new.prefix}) == 2
+    assert third.prefix == old.prefix
 
 
 @pytest.mark.parametrize(

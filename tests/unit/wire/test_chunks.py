@@ -1,5 +1,6 @@
 """Messages with data: framed by hand, and understood however another framed them."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -90,6 +91,20 @@ def test_every_encoding_is_understood_as_protobuf_does(
 def test_any_bytes_are_understood_as_protobuf_does(kind: type[Message], encoded: bytes) -> None:
     """Noise is refused when protobuf refuses it, and never by another error."""
     assert taken_apart(kind, encoded) == parsed(kind, encoded)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("before", [b"", b"\x18", b"\x7a"], ids=["tag", "number", "length"])
+def test_a_number_without_end_is_refused_at_once(kind: type[Message], before: bytes) -> None:
+    """A message that is one long number costs no more than its first bytes."""
+    encoded = before + b"\xff" * (1 << 20)
+
+    begin = time.process_time()
+    with pytest.raises(DecodeError):
+        split(kind, encoded)
+
+    # Taken for a number of a million digits it would be the better part of a minute.
+    assert time.process_time() - begin < 1
 
 
 def test_data_at_the_end_is_not_copied() -> None:

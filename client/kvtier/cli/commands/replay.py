@@ -144,12 +144,11 @@ def two_tier_node(options: _Options) -> dict[str, Any]:
         "device": "emulated",
         "capacity": (options.gpu_capacity or 0) * options.block_bytes,
         "promotion_limit": 1,
-        "free_target": 0,
-        "demote_wait": 10,
         **sizes,
     }
     cpu = {"capacity": (options.cpu_capacity or 0) * options.block_bytes, **sizes}
-    how = {"on_evict": _TIER} if options.mode == "exclusive" else {"write_through": [_TIER]}
+    down = {"on_evict": _TIER, "free_target": 0, "demote_wait": 10}
+    how = down if options.mode == "exclusive" else {"write_through": [_TIER]}
     tiers = [gpu | how, {"name": _TIER, "medium": "cpu", **cpu}]
     return {"node_id": "replay", "drain_timeout": 1, "tiers": tiers, "events": {"linger": 0.05}}
 

@@ -9,6 +9,8 @@ from typing import NamedTuple, TypeVar
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from kvtier.client.mapped.ways import blocks_closed
+
 # Small enough to be still in a core's cache when it is hashed, large enough to be worth a call.
 PIECE_BYTES = 256 << 10
 # Less than this is copied on the loop: it costs less than a turn of a thread.
@@ -61,6 +63,7 @@ class Workers:
 
     def __init__(self, threads: int) -> None:
         self._count = threads
+        self._closed = False
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kvtier-copy")
 
     async def run(
@@ -69,18 +72,29 @@ class Workers:
         """Work on jobs that move `size` bytes, and return what each gives, in order.
 
         It ends when no thread works on them any more, also when the caller is cancelled.
+
+        Raises:
+            FailedPreconditionError: When the threads were ended meanwhile.
         """
         if size <= INLINE_BYTES:
             return work(jobs)
         loop = asyncio.get_running_loop()
         share = -(-len(jobs) // self._count)
         parts = [jobs[first : first + share] for first in range(0, len(jobs), share)]
-        futures = [loop.run_in_executor(self._pool, work, part) for part in parts]
+        futures: list[asyncio.Future[list[int]]] = []
+        try:
+            futures.extend(loop.run_in_executor(self._pool, work, part) for part in parts)
+        except RuntimeError:
+            await _all_done(futures)
+            if self._closed:
+                raise blocks_closed() from None
+            raise
         done = await _all_done(futures)
         return [each for part in done for each in part]
 
     def close(self) -> None:
         """End the threads, once they are done."""
+        self._closed = True
         self._pool.shutdown()
 
 

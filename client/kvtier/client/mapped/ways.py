@@ -94,13 +94,10 @@ class Stream:
 
     async def copy_out(self, answer: PrepareLoadResponse, targets: Sequence[Bytes]) -> Found:
         """See `Way`."""
-        found, results = await self.look_in(answer, [len(target.view) for target in targets])
-        payloads: list[memoryview | None] = [None] * len(found)
-        for place, view in enumerate(found):
-            if view is not None:
-                payloads[place] = targets[place].view
-                targets[place].view[:] = view
-        return payloads, results
+        views = [target.view for target in targets]
+        results = await self._client.read_blocks_into(answer.lease, views)
+        found = [None if result else view for view, result in zip(views, results, strict=True)]
+        return found, list(results)
 
     async def look_in(self, answer: PrepareLoadResponse, sizes: Sequence[int]) -> Found:
         """See `Way`."""
@@ -109,13 +106,10 @@ class Stream:
         return views, list(report.results)
 
 
-def blocks_closed(tier: str) -> KvtierError:
+def blocks_closed(tier: str | None = None) -> KvtierError:
     """Return the error that says that `Blocks` were used after they were closed."""
-    return typed(
-        grpc.StatusCode.FAILED_PRECONDITION,
-        "",
-        f"the blocks of tier {tier} are closed; make new ones",
-    )
+    whose = f"the blocks of tier {tier}" if tier else "the blocks"
+    return typed(grpc.StatusCode.FAILED_PRECONDITION, "", f"{whose} are closed; make new ones")
 
 
 async def let_go(client: "NodeClient", lease: Lease) -> None:

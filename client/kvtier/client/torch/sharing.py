@@ -35,10 +35,13 @@ def map_gpu_tier(ipc_handle: bytes, device_uuid: str, size_bytes: int) -> Iterat
         pointer = cupy.cuda.MemoryPointer(memory, 0)
         with cupy.cuda.Device(index):
             yield torch.from_dlpack(cupy.ndarray((size_bytes,), "uint8", pointer))
-            torch.cuda.synchronize(index)
     finally:
-        with cupy.cuda.Device(index):
-            cupy.cuda.runtime.ipcCloseMemHandle(address)
+        try:
+            # What the body began may still run, also when it failed.
+            torch.cuda.synchronize(index)
+        finally:
+            with cupy.cuda.Device(index):
+                cupy.cuda.runtime.ipcCloseMemHandle(address)
 
 
 def _index_of(device_uuid: str) -> int:

@@ -131,6 +131,16 @@ class TierConfig(_Settings):
         return self
 
     @model_validator(mode="after")
+    def _settings_do_something(self) -> Self:
+        idle = [] if self.on_evict else [("demote_wait", "on_evict"), ("free_target", "on_evict")]
+        if self.store_threshold == 1:
+            idle.append(("store_tracker", "store_threshold to 2 or more"))
+        for setting, other in idle:
+            if setting in self.model_fields_set:
+                raise ValueError(f"{setting} does nothing here; remove it, or set {other}")
+        return self
+
+    @model_validator(mode="after")
     def _a_slot_fits(self) -> Self:
         if self.slot_bytes and 0 < self.capacity < self.slot_bytes:
             raise ValueError(

@@ -8,7 +8,7 @@ import grpc
 
 from kvtier.server.leases import End, Lease
 from kvtier.server.node import Node
-from kvtier.server.peers.peer import Message, Peer, PeerError, Read
+from kvtier.server.peers.peer import Message, Peer, PeerError, Reading
 from kvtier.server.tiering.carrier import COPIED, CORRUPT, DELETED, FAILED, MISS
 from kvtier.server.transfers.writer import BlockWriter
 from kvtier.v1.result_pb2 import (
@@ -62,8 +62,8 @@ class Fetched:
 
 
 async def fetch(
-    node: Node, peer: Peer, wanted: ReadTarget, count: int, reserve: Reserve
-) -> Fetched:
+    node: Node, peer: Peer, wanted: ReadTarget, count: int, reserve: Reserve, *, into: Fetched
+) -> None:
     """Read blocks from a peer, and publish each as soon as it is whole and verified.
 
     Args:
@@ -73,44 +73,46 @@ async def fetch(
         count: How many these are.
         reserve: Called with the first message of the peer, so that no room is taken for a peer that
             says nothing, nor for blocks that it has not.
+        into: Where it is noted what came, so that it is known however the call ends.
 
     Raises:
         KvtierError: UNAVAILABLE when the node has drained.
     """
-    fetched, lease = Fetched(), None
+    fetched, lease = into, None
     try:
-        async with peer.reading(ReadBlocksRequest(blocks=wanted)) as read:
-            message = await read()
+        async with peer.reading(ReadBlocksRequest(blocks=wanted)) as reading:
+            message = await reading.next()
             fetched.heard = True
             if message is None:
-                raise peer.broke(_TOO_EARLY)
+                raise reading.broke(_TOO_EARLY)
             # Not before: a peer that says nothing shall hold up no store.
             async with node.write_bytes.share(CHUNK_BYTES):
-                lease, fetched.results = await reserve(_skipped(peer, message[0], count))
-                arrival = _Arrival(node, peer, lease, fetched.results)
+                lease, fetched.results = await reserve(_skipped(reading, message[0], count))
+                arrival = _Arrival(node, reading, lease, fetched.results)
                 try:
-                    await arrival.take_all(message, read)
+                    await arrival.take_all(message)
                 finally:
                     arrival.writer.close()
     except PeerError as error:
         if error.reason == Reason.NAMESPACE_UNKNOWN:
-            return Fetched(dict.fromkeys(range(count), MISS) | fetched.results, heard=True)
-        # What it went through leads to the messages, and back to what is returned here.
-        fetched.failure = error.with_traceback(None)
+            fetched.heard = True
+            fetched.results = dict.fromkeys(range(count), MISS) | fetched.results
+        else:
+            # What it went through leads to the messages, and back to what is noted here.
+            fetched.failure = error.with_traceback(None)
     except _LeaseEndedError:
         fetched.results = dict.fromkeys(range(count), DELETED) | fetched.results
     finally:
         if lease is not None and node.leases.get(lease.id) is lease:
             node.leases.let_go(lease, End.COMPLETED)
-    return fetched
 
 
-def _skipped(peer: Peer, message: ReadBlocksResponse, count: int) -> ByNumber:
+def _skipped(reading: Reading, message: ReadBlocksResponse, count: int) -> ByNumber:
     """Return what a message says of blocks that are not sent."""
     results: ByNumber = {}
     for place, result in zip_longest(message.block_indexes, message.results):
         if place is None or result is None or place >= count:
-            raise peer.broke(f"it says {result} of block {place} of {count}")
+            raise reading.broke(f"it says {result} of block {place} of {count}")
         results[place] = _READ.get(result, FAILED)
     return results
 
@@ -122,21 +124,21 @@ class _LeaseEndedError(Exception):
 class _Arrival:
     """Takes the messages of one call."""
 
-    def __init__(self, node: Node, peer: Peer, lease: Lease, results: ByNumber) -> None:
+    def __init__(self, node: Node, reading: Reading, lease: Lease, results: ByNumber) -> None:
         self.writer = BlockWriter(node.leases, lease, node.threads)
         self._results = results
         self._node = node
-        self._peer = peer
+        self._reading = reading
         self._lease = lease
         self._skipped: set[int] = set()
 
-    async def take_all(self, first: Message, read: Read) -> None:
+    async def take_all(self, first: Message) -> None:
         """Take a message and those that follow, until something is known of every block."""
         await self._take(first)
         while len(self._results) < len(self._lease.block_bytes):
-            message = await read()
+            message = await self._reading.next()
             if message is None:
-                raise self._peer.broke(_TOO_EARLY)
+                raise self._reading.broke(_TOO_EARLY)
             await self._take(message)
 
     async def _take(self, message: Message) -> None:
@@ -145,8 +147,8 @@ class _Arrival:
             raise _LeaseEndedError
         node.leases.renew(lease, node.config.peer_timeout + LEASE_MARGIN)
         if not (data or about.block_indexes):
-            raise self._peer.broke("a message says nothing")
-        skipped = _skipped(self._peer, about, len(lease.block_bytes))
+            raise self._reading.broke("a message says nothing")
+        skipped = _skipped(self._reading, about, len(lease.block_bytes))
         self._skipped |= skipped.keys()
         for place, result in skipped.items():
             self._results.setdefault(place, result)
@@ -165,13 +167,15 @@ class _Arrival:
         except KvtierError as error:
             if error.code is grpc.StatusCode.ABORTED:
                 raise _LeaseEndedError from None
-            raise self._peer.broke(error.message) from None
+            raise self._reading.broke(error.message) from None
 
 
 def past_skipped(
     chunk: Chunk, block_bytes: Sequence[int], skipped: Container[int]
 ) -> Iterator[Chunk]:
     """Yield a chunk, or one for each block where its data runs on over blocks that are not sent.
+
+    Data that belongs nowhere is yielded as it is, for the writer to refuse.
 
     Args:
         chunk: The data of a message.
@@ -190,6 +194,9 @@ def past_skipped(
         while place in skipped:
             place, offset = place + 1, 0
         size = block_bytes[place] - offset if place < len(block_bytes) else len(rest)
+        if size <= 0:
+            yield chunk
+            return
         part, rest = rest[:size], rest[size:]
         yield Chunk(place, offset, [next(checksums, 0)] if len(part) == size else [], part)
         place, offset = place + 1, 0

@@ -1,29 +1,13 @@
 """MapTier."""
 
-from typing import Protocol, cast
-
 from kvtier.server.node import Node
-from kvtier.server.stores.base import BlockStore
+from kvtier.server.stores.gpu import GpuStore
 from kvtier.server.stores.host import HostStore
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.mapping_pb2 import CudaMemory, SharedFile
 from kvtier.v1.transfer_service_pb2 import MapTierRequest, MapTierResponse
 from kvtier.wire.errors import KvtierError, Reason, failed_precondition
 from kvtier.wire.shared_memory import DATA_OFFSET
-
-
-class CudaStore(Protocol):
-    """A store whose memory other processes can open by a CUDA IPC handle."""
-
-    capacity_bytes: int
-    device_uuid: str
-
-    def ipc_handle(self) -> bytes | None:
-        """Return the handle of the whole arena; None where there is no GPU.
-
-        Raises:
-            RuntimeError: When the GPU shares no memory between processes.
-        """
 
 
 def map_tier(node: Node, request: MapTierRequest) -> MapTierResponse:
@@ -52,8 +36,8 @@ def _shared_file(node: Node, tier: Tier, store: HostStore) -> MapTierResponse:
 
 
 def _cuda_memory(tier: Tier) -> CudaMemory:
-    store = _as_cuda(tier.store)
-    if store is None:
+    store = tier.store
+    if not isinstance(store, GpuStore):
         raise _not_mappable(tier, "its memory cannot be shared")
     try:
         handle = store.ipc_handle()
@@ -62,12 +46,8 @@ def _cuda_memory(tier: Tier) -> CudaMemory:
         return CudaMemory(
             ipc_handle=handle, device_uuid=store.device_uuid, size_bytes=store.capacity_bytes
         )
-    except RuntimeError as error:
+    except (OSError, RuntimeError) as error:
         raise _not_mappable(tier, str(error)) from error
-
-
-def _as_cuda(store: BlockStore) -> CudaStore | None:
-    return cast("CudaStore", store) if hasattr(store, "ipc_handle") else None
 
 
 def _not_mappable(tier: Tier, why: str) -> KvtierError:

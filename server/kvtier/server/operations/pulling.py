@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Container, Iterator, Sequence
 
 from kvtier.server.leases import STORE, Lease
 from kvtier.server.node import Node
-from kvtier.server.operations.fetching import LEASE_MARGIN, ByNumber, fetch
+from kvtier.server.operations.fetching import LEASE_MARGIN, ByNumber, Fetched, fetch
 from kvtier.server.peers.peer import PeerError
 from kvtier.server.tiering.carrier import COPIED, CORRUPT, FAILED, NO_ROOM, PENDING, PRESENT
 from kvtier.server.tiers import offer
@@ -110,13 +110,18 @@ class _Pull:
             namespace=plan.runs[0].space.namespace.fingerprint,
             blocks=_sets(plan.runs, set(asked)),
         )
-        fetched = await fetch(self._node, self._peer, wanted, len(asked), reserve)
+        fetched = Fetched()
+        try:
+            await fetch(self._node, self._peer, wanted, len(asked), reserve, into=fetched)
+        finally:
+            self._stored([keys[i] for i, got in fetched.results.items() if got == COPIED])
         self._heard |= fetched.heard
         results |= {keys[i]: result for i, result in fetched.results.items()}
         if fetched.failure is not None and not self._heard:
             return results, fetched.failure
         results = dict.fromkeys(keys, FAILED) | results
-        self._after(results)
+        told = list(results.values())
+        self._target.counters.copies_failed += told.count(CORRUPT) + told.count(FAILED)
         return results, None
 
     def _mine(self) -> list[int]:
@@ -189,13 +194,12 @@ class _Pull:
         node.leases.open(lease, node.config.peer_timeout + LEASE_MARGIN)
         return lease
 
-    def _after(self, results: Results) -> None:
+    def _stored(self, keys: Sequence[bytes]) -> None:
         """Do what the node does when blocks were stored."""
-        node, target = self._node, self._target
-        told = list(results.values())
-        target.counters.copies_failed += told.count(CORRUPT) + told.count(FAILED)
-        copied = [key for key, result in results.items() if result == COPIED]
-        node.tiering.completed(node.random_bytes(_LEASE_ID_BYTES), target, copied)
+        node = self._node
+        # Once the followers were sent off nothing may change unheard.
+        if keys and not node.draining.is_set():
+            node.tiering.completed(node.random_bytes(_LEASE_ID_BYTES), self._target, keys)
 
 
 def cut_into_steps(runs: Sequence[Run], most: int) -> Iterator[list[Run]]:
@@ -229,7 +233,8 @@ def _stretches(runs: Sequence[Run]) -> Iterator[tuple[int, int, Run]]:
 
 
 def _keys(runs: Sequence[Run]) -> list[bytes]:
-    return [key for run in runs for key in run.space.keys(run.hashes)]
+    """Return the keys of the blocks of runs in order, each once."""
+    return list(dict.fromkeys(key for run in runs for key in run.space.keys(run.hashes)))
 
 
 def _settled(plan: Plan) -> Results:

@@ -1,7 +1,7 @@
 """One node that blocks may be pulled from: its connection, and what is done when it fails."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import grpc
@@ -22,7 +22,6 @@ _log = structlog.get_logger(__name__)
 
 # A message without its data, and the data.
 Message = tuple[ReadBlocksResponse, memoryview]
-Read = Callable[[], Awaitable[Message | None]]
 
 _METHOD = "/kvtier.v1.TransferService/ReadBlocks"
 _LONGEST_DETAILS = 200
@@ -72,36 +71,24 @@ class Peer:
         self._failure = ""
 
     @asynccontextmanager
-    async def reading(self, request: ReadBlocksRequest) -> AsyncIterator[Read]:
-        """Begin to read blocks; what is given reads the next message, None after the last.
-
-        The call has ended when the body has.
+    async def reading(self, request: ReadBlocksRequest) -> AsyncIterator["Reading"]:
+        """Begin to read blocks; the call has ended when the body has.
 
         Raises:
-            PeerError: From here or from a read: UNAVAILABLE when the peer is out of reach, was a
-                moment ago, sends nothing or nonsense; NOT_FOUND or RESOURCE_EXHAUSTED when it
-                refused so.
+            PeerError: UNAVAILABLE when the peer was out of reach a moment ago.
         """
         self._refuse_while_paused()
         line = self._line = self._line or _Line(self.endpoint, self._options)
         line.calls += 1
         method: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = line.channel.unary_stream(_METHOD)
         call = method(request.SerializeToString())
-
-        async def read() -> Message | None:
-            return await self._next(call)
-
         try:
-            yield read
+            yield Reading(self, line, call, self._timeout)
         finally:
             call.cancel()
             line.calls -= 1
             if line is not self._line and not line.calls:
                 await line.channel.close()
-
-    def broke(self, what: str) -> PeerError:
-        """Return the error of a peer that does not keep to the protocol; it counts as a failure."""
-        return self._failed(f"broke the protocol: {what}")
 
     async def close(self) -> None:
         """Close the connection; calls under way are cancelled."""
@@ -109,10 +96,68 @@ class Peer:
         if line is not None:
             await line.channel.close()
 
-    async def _next(self, call: "grpc.aio.UnaryStreamCall[bytes, bytes]") -> Message | None:
+    def failed(self, line: _Line, what: str) -> PeerError:
+        """Leave the peer alone for a while; return the error that says why.
+
+        A call on a connection that was left before says nothing about the one in use.
+        """
+        if line is not self._line:
+            return self._unavailable(what, max(0.0, self._pause_left()))
+        _log.warning("a peer failed", peer=self.endpoint, failure=what, pause=self._pause)
+        self._line = None
+        self._failure = what
+        self._paused_until = asyncio.get_running_loop().time() + self._pause
+        return self._unavailable(what, self._pause)
+
+    def _refuse_while_paused(self) -> None:
+        left = self._pause_left()
+        if left > 0:
+            raise self._unavailable(f"{self._failure}, and is left alone for {left:.1f} s", left)
+
+    def _pause_left(self) -> float:
+        return self._paused_until - asyncio.get_running_loop().time()
+
+    def _unavailable(self, what: str, seconds: float) -> PeerError:
+        return PeerError(
+            grpc.StatusCode.UNAVAILABLE,
+            Reason.PEER_UNREACHABLE,
+            f"peer {self.endpoint} {what}",
+            retry_after=seconds,
+        )
+
+
+class Reading:
+    """One call of ReadBlocks at a peer.
+
+    Args:
+        peer: The peer.
+        line: The connection that it is on.
+        call: The call.
+        timeout: How long the peer may send nothing, in seconds.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        line: _Line,
+        call: "grpc.aio.UnaryStreamCall[bytes, bytes]",
+        timeout: float,
+    ) -> None:
+        self._peer = peer
+        self._line = line
+        self._call = call
+        self._timeout = timeout
+
+    async def next(self) -> Message | None:
+        """Return the next message, None after the last.
+
+        Raises:
+            PeerError: UNAVAILABLE when the peer is out of reach, sends nothing or nonsense;
+                NOT_FOUND or RESOURCE_EXHAUSTED when it refused so.
+        """
         try:
             async with asyncio.timeout(self._timeout):
-                message = await call.read()
+                message = await self._call.read()
         except TimeoutError:
             raise self._failed(f"sent nothing for {self._timeout:g} s") from None
         except grpc.aio.AioRpcError as error:
@@ -124,10 +169,9 @@ class Peer:
         except DecodeError:
             raise self.broke(f"{len(message)} bytes that are no message") from None
 
-    def _refuse_while_paused(self) -> None:
-        left = self._paused_until - asyncio.get_running_loop().time()
-        if left > 0:
-            raise self._unavailable(f"{self._failure}, and is left alone for {left:.1f} s", left)
+    def broke(self, what: str) -> PeerError:
+        """Return the error of a peer that does not keep to the protocol; it counts as a failure."""
+        return self._failed(f"broke the protocol: {what}")
 
     def _refused(self, error: grpc.aio.AioRpcError) -> PeerError:
         trailers = [(str(key), value) for key, value in error.trailing_metadata() or ()]
@@ -138,23 +182,10 @@ class Peer:
                 return PeerError(
                     code,
                     reason,
-                    f"peer {self.endpoint} refused: {details}",
+                    f"peer {self._peer.endpoint} refused: {details}",
                     retry_after=told.retry_after,
                 )
         return self._failed(f"failed: {details} ({told.reason or told.code.name})")
 
     def _failed(self, what: str) -> PeerError:
-        """Leave the peer alone for a while; return the error that says why."""
-        _log.warning("a peer failed", peer=self.endpoint, failure=what, pause=self._pause)
-        self._line = None
-        self._failure = what
-        self._paused_until = asyncio.get_running_loop().time() + self._pause
-        return self._unavailable(what, self._pause)
-
-    def _unavailable(self, what: str, seconds: float) -> PeerError:
-        return PeerError(
-            grpc.StatusCode.UNAVAILABLE,
-            Reason.PEER_UNREACHABLE,
-            f"peer {self.endpoint} {what}",
-            retry_after=seconds,
-        )
+        return self._peer.failed(self._line, what)

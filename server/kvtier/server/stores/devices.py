@@ -90,7 +90,7 @@ class ArrayDevice(Protocol):
         """Return the device's UUID, such as `GPU-` and 36 characters; empty where it has none.
 
         Raises:
-            RuntimeError: When the driver does not tell it.
+            OSError, RuntimeError: When the driver is not there, or does not tell it.
         """
 
 

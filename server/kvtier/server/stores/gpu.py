@@ -140,7 +140,7 @@ class GpuStore:
         """The UUID of the GPU that the handle is for, as `nvidia-smi -L` tells it; "" without one.
 
         Raises:
-            RuntimeError: When the driver does not tell it.
+            OSError, RuntimeError: When the driver is not there, or does not tell it.
         """
         return self._device.uuid()
 

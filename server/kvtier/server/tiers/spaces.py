@@ -62,8 +62,9 @@ class NamespaceInfo:
 class Space:
     """One namespace, group and scope.
 
-    A block's key is the space's prefix and its hash, so that one flat table serves all spaces. A
-    prefix is never used for two spaces in the life of a node.
+    A block's key is the space's prefix and its hash, so that one flat table serves all spaces. No
+    two spaces have a prefix at the same time, and it comes back only for the same fingerprint,
+    group and scope.
 
     Attributes:
         namespace: The namespace.
@@ -102,13 +103,14 @@ class Space:
 class Spaces:
     """The spaces that a node knows: those in use.
 
-    The prefixes of those that went out of use last are kept for when they come back.
+    The prefixes of those that went out of use last are kept for when they come back, also in a
+    namespace that was deleted and registered anew meanwhile.
     """
 
     def __init__(self) -> None:
         # By registration, not by fingerprint: slots of one that was deleted may outlive it.
         self._spaces: dict[tuple[NamespaceInfo, int, bytes], Space] = {}
-        self._kept: OrderedDict[tuple[NamespaceInfo, int, bytes], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[bytes, int, bytes], bytes] = OrderedDict()
         self._prefixes = count(1)
 
     def __len__(self) -> int:
@@ -124,7 +126,8 @@ class Spaces:
         key = (namespace, group, scope)
         space = self._spaces.get(key)
         if space is None:
-            prefix = self._kept.pop(key, None) or self._new_prefix()
+            kept = self._kept.pop((namespace.fingerprint, group, scope), None)
+            prefix = kept or self._new_prefix()
             space = self._spaces[key] = Space(namespace, group, scope, prefix)
         space.uses += 1
         return space
@@ -133,9 +136,9 @@ class Spaces:
         """End uses of a space, and forget it with the last."""
         space.uses -= uses
         if not space.uses:
-            key = (space.namespace, space.group, space.scope)
-            del self._spaces[key]
-            self._kept[key] = space.prefix
+            namespace, group, scope = space.namespace, space.group, space.scope
+            del self._spaces[namespace, group, scope]
+            self._kept[namespace.fingerprint, group, scope] = space.prefix
             if len(self._kept) > _KEPT_PREFIXES:
                 self._kept.popitem(last=False)
 

@@ -25,7 +25,8 @@ _log = structlog.get_logger(__name__)
 class BlockReader:
     """Reads blocks that are pinned for the time of a call, and checks each against its checksum.
 
-    While a message is sent a thread makes the next, when the budget has room for it.
+    While a message is sent a thread makes the next, when the budget has room for it. A call does
+    not end before its thread: until then the blocks are pinned and the bytes are counted.
 
     Args:
         tier: The tier.
@@ -68,20 +69,25 @@ class BlockReader:
         await self._tell_corrupt(send)
 
     async def _send_ahead(self, messages: Iterator[bytes], send: Send) -> None:
-        loop, size = asyncio.get_running_loop(), _COPIES * CHUNK_BYTES
-        message = await loop.run_in_executor(self._threads, next, messages, None)
+        size = _COPIES * CHUNK_BYTES
+        message = await _ended(self._begin_next(messages))
         while message is not None:
             await self._tell_corrupt(send)
             if self._budget.take_spare(size):
                 try:
-                    coming = loop.run_in_executor(self._threads, next, messages, None)
-                    await send(message)
-                    message = await coming
+                    coming = self._begin_next(messages)
+                    try:
+                        await send(message)
+                    finally:
+                        message = await _ended(coming)
                 finally:
                     self._budget.give_back(size)
             else:
                 await send(message)
-                message = await loop.run_in_executor(self._threads, next, messages, None)
+                message = await _ended(self._begin_next(messages))
+
+    def _begin_next(self, messages: Iterator[bytes]) -> asyncio.Future[bytes | None]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, next, messages, None)
 
     def _sound_blocks(self) -> Iterator[Block]:
         """Yield the blocks that are equal to their checksums, and note the others."""
@@ -100,7 +106,7 @@ class BlockReader:
         store = self._tier.store
         try:
             return look(store, self._tier.position_of(slot), self._block_bytes[place])
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             _log.warning("a block cannot be read", device=store.device, reason=str(error))
             return None
 
@@ -119,6 +125,20 @@ def memory_of_read(tier: Tier, block_bytes: Sequence[int]) -> int:
     messages = _COPIES * min(CHUNK_BYTES, sum(block_bytes))
     in_place = tier.store.views((), ()) is not None
     return messages if in_place else messages + max(block_bytes, default=0)
+
+
+async def _ended(work: asyncio.Future[bytes | None]) -> bytes | None:
+    """Return what a thread makes; a cancellation is heeded when the thread has ended."""
+    cancelled = False
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        work.exception()
+        raise asyncio.CancelledError
+    return work.result()
 
 
 def _refusal(places: Sequence[int], result: ReadResult.ValueType) -> bytes:
