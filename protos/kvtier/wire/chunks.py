@@ -21,6 +21,8 @@ M = TypeVar("M", bound=Message)
 _BLOCK_INDEX, _OFFSET, _CHECKSUMS, _DATA = 3, 4, 5, 15
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _VARINT_BITS = 64
+# A message with more fields before its data is nothing that anybody means to send.
+_MOST_FIELDS = 64
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 _DATA_TAG = _DATA << 3 | _BYTES
 
@@ -148,7 +150,7 @@ def _start_of_last_data(encoded: bytes) -> tuple[int, int] | None:
     """
     at, end = 0, len(encoded)
     try:
-        while at < end:
+        for _ in range(_MOST_FIELDS):
             begin = at
             tag, at = _varint(encoded, at)
             kind = tag & 7
