@@ -51,6 +51,7 @@ class StreamedLeases(LeaseCalls):
         async def attempt() -> Response:
             answer = None if self._alone else await self._answer(asked)
             if answer is None:
+                self._connection.check_open()
                 return await super(StreamedLeases, self)._ask(method, request)
             return cast("Response", self._outcome(answer, asked))
 

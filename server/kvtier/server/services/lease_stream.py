@@ -60,6 +60,7 @@ class LeaseStream:
         self._waiting: set[asyncio.Task[None]] = set()
         self._ready: list[bytes] = []
         self._rung = asyncio.Event()
+        self._stopping = False
 
     async def serve(self, requests: AsyncIterator[LeaseBlocksRequest]) -> None:
         """Serve calls until the caller ends its half, or the node has drained.
@@ -72,15 +73,18 @@ class LeaseStream:
         drained = asyncio.create_task(self._node.draining.wait())
         parts = {reading, sending, drained}
         try:
-            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-            if done == {drained}:
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            if not (reading.done() or sending.done()):
                 reading.cancel()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LAST_WORDS):
                         await self._all_answered()
+            # gRPC takes no status while it sends a message.
+            self._stop()
+            await sending
+            if reading.cancelled():
                 self._node.refuse_when_drained()
-            for each in done:
-                each.result()
+            reading.result()
         finally:
             # What was broken off leads to this frame, by its error: see `rpc`.
             ending = [*parts, *self._waiting]
@@ -88,6 +92,10 @@ class LeaseStream:
                 each.cancel()
             await asyncio.gather(*ending, return_exceptions=True)
             del reading, sending, drained, parts, ending
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._rung.set()
 
     async def _read(self, requests: AsyncIterator[LeaseBlocksRequest]) -> None:
         empty = True
@@ -140,7 +148,7 @@ class LeaseStream:
         self._rung.set()
 
     async def _send_answers(self) -> None:
-        while True:
+        while not self._stopping:
             await self._rung.wait()
             self._rung.clear()
             while self._ready:
