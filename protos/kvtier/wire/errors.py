@@ -181,12 +181,11 @@ def decode_details(
 
 
 def decode_status(serialized: bytes) -> KvtierError:
-    """Return the error of a serialized `google.rpc.Status`, as `encode_details` writes it.
-
-    Raises:
-        DecodeError: When the bytes are none.
-    """
-    status = status_pb2.Status.FromString(serialized)
+    """Return the error of a serialized `google.rpc.Status`; UNKNOWN when the bytes are none."""
+    try:
+        status = status_pb2.Status.FromString(serialized)
+    except DecodeError:
+        return KvtierError(grpc.StatusCode.UNKNOWN, "", "the error that was told cannot be read")
     code = _CODES.get(status.code, grpc.StatusCode.UNKNOWN)
     return decode_details(code, status.message, [(DETAILS_TRAILER, serialized)])
 

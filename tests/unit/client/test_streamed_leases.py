@@ -108,6 +108,16 @@ async def test_a_refusal_is_the_error_of_a_call_of_its_own(
     assert node.names() == ["LeaseBlocks"]
 
 
+async def test_an_error_that_cannot_be_read_is_an_error(
+    node: FakeNode, leases: StreamedLeases
+) -> None:
+    """Of the client's own tree."""
+    node.on("LeaseBlocks", answering(lambda _: {"error": b"\xff\xff"}))
+
+    with pytest.raises(KvtierError, match="cannot be read"):
+        await leases.complete_store(lease(1))
+
+
 async def test_an_older_node_is_called_alone() -> None:
     """The stream is tried once."""
     async with FakeNode(without="LeaseBlocks") as old, NodeClient(old.endpoint) as client:
