@@ -15,6 +15,7 @@ from kvtier.v1.listing_pb2 import DescribeBlockRequest, ListBlocksRequest
 from kvtier.v1.pinning_pb2 import PinBlocksRequest, UnpinBlocksRequest
 from kvtier.v1.removal_pb2 import ClearTierRequest, DeleteBlocksRequest, DeleteNamespaceRequest
 
+from .lease_stream import in_calls
 from .scene import NAMESPACE, NEW_LEASE, OWNER, SCOPE, TTL, Scene
 from .support import BLOCK_BYTES, block_hash, payload
 
@@ -25,6 +26,15 @@ def written(block: object) -> dict[str, Any]:
     return {"data": data, "checksums": [xxh3_64_intdigest(data)]}
 
 
+# The calls that LeaseBlocks takes.
+LEASE_CALLS = (
+    "PrepareStore",
+    "CompleteStore",
+    "PrepareLoad",
+    "CompleteLoad",
+    "RenewLeases",
+    "ReleaseLeases",
+)
 Calls = list[Sequence[Message]]
 Good = Callable[[Scene], Calls]
 
@@ -156,6 +166,13 @@ GOOD: dict[str, Good] = {
             transfers.WriteBlocksRequest(offer=s.offer()),
             transfers.WriteBlocksRequest(block_index=1, **written("d")),
         ],
+    ],
+    "TransferService.LeaseBlocks": lambda s: [
+        # A call goes before that changes nothing, also when the client vanishes after it.
+        [in_calls(tiers.RenewLeasesRequest(leases=[s.pin])), in_calls(each)]
+        for name in LEASE_CALLS
+        for messages in GOOD[f"TierService.{name}"](s)
+        for each in messages
     ],
     "TransferService.MapTier": lambda _: one(transfers.MapTierRequest(tier="cpu0")),
     "TransferService.ReadBlocks": lambda s: [

@@ -20,6 +20,7 @@ _HARMLESS: dict[str, set[str]] = {
     # Text for people, which names nothing that the node has.
     "owner": _OTHER_TEXT,
     "ReleaseLeasesRequest.owner": {"absent"},
+    "release_leases.owner": {"absent"},
     "UnpinBlocksRequest.owner": {"absent"},
     "request_id": _OTHER_TEXT | {"absent"},
     "adapter_name": _OTHER_TEXT | {"absent"},
@@ -61,6 +62,7 @@ _HARMLESS: dict[str, set[str]] = {
     # Each lease has a result of its own.
     "leases": {"twice"},
     "ReleaseLeasesRequest.leases": {"absent"},
+    "release_leases.leases": {"absent"},
     "UnpinBlocksRequest.leases": {"absent"},
     "leases.id": _SAME_LENGTH,
     "leases.generation": _NUMBERS | {"absent"},
@@ -74,6 +76,10 @@ _HARMLESS: dict[str, set[str]] = {
     "checksums": _NUMBERS,
     # Without them only what was sent is stored.
     "CompleteStoreRequest.checksums": {"absent"},
+    "complete_store.checksums": {"absent"},
+    # A call that is made again gets the first answer, and any number tells the answers apart.
+    "calls": {"twice", "many"},
+    "calls.number": _NUMBERS | {"absent"},
     "data": _SAME_LENGTH | {"a byte more", "twice as long"},
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from google.protobuf.message import Message
 
-from kvtier.client import InvalidArgumentError, NotFoundError, UnavailableError
+from kvtier.client import DataPath, InvalidArgumentError, NotFoundError, UnavailableError
 from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
 
 from .conftest import Serve
@@ -73,6 +73,12 @@ async def call_everything(node: Serving) -> None:
         prepared.lease, dict(enumerate(payloads(*other))), [BLOCK_BYTES] * BLOCKS
     )
     await node.client.complete_store(prepared.lease)
+    async with node.client.blocks("cpu0") as blocks:
+        report = await blocks.store(node.namespace, [run(*other)], payloads(*other))
+        assert report.path is DataPath.SHARED_MEMORY
+        await blocks.load(node.namespace, [blocks_of(*other)])
+        with pytest.raises(InvalidArgumentError):
+            await blocks.store(node.namespace, [run(*other, start=1)], payloads(*other))
     with pytest.raises(InvalidArgumentError):
         await node.client.lookup(b"n" * LARGE, [blocks_of(*chain)])
     await node.client.delete(node.namespace, [blocks_of(*chain), blocks_of(*other)])

@@ -19,6 +19,7 @@ from kvtier.client import (
     KvtierError,
     StoreReport,
 )
+from kvtier.client.leases import LeaseCalls
 from kvtier.v1.result_pb2 import ReadResult, StoreOutcome, WriteResult
 
 from .conftest import Serve
@@ -304,14 +305,14 @@ async def test_closing_in_the_middle_of_a_call_fails_it_and_nothing_else(
     await node.store("a")
     blocks = node.client.blocks("cpu0")
     await path_of(node, blocks)
-    prepare = getattr(node.client, f"prepare_{act}")
+    prepare = getattr(LeaseCalls, f"prepare_{act}")
 
     async def prepare_and_close(*args: Any, **kwargs: Any) -> Any:
         answer = await prepare(*args, **kwargs)
         await blocks.close()
         return answer
 
-    monkeypatch.setattr(node.client, f"prepare_{act}", prepare_and_close)
+    monkeypatch.setattr(LeaseCalls, f"prepare_{act}", prepare_and_close)
     call = (
         blocks.store(node.namespace, [run("b")], payloads("b"))
         if act == "store"

@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor
 
 from kvtier.client import InvalidArgumentError, NodeClient, NotFoundError, Reason
+from kvtier.client.mapped.streamed import StreamedLeases
 from kvtier.v1.block_pb2 import Medium
 
 from .conftest import Serve
@@ -34,6 +35,14 @@ async def copy(client: NodeClient, namespace: bytes, tier: str) -> None:
         pass
 
 
+async def prepare_on_a_stream(client: NodeClient, namespace: bytes, tier: str) -> None:
+    leases = StreamedLeases(client._connection)
+    try:
+        await leases.prepare_store(tier, namespace, [run(1)])
+    finally:
+        await leases.close()
+
+
 CALLS: dict[str, Call] = {
     "EventService.WatchEvents": follow,
     "TierService.PrepareStore": lambda c, n, t: c.prepare_store(t, n, [run(1)]),
@@ -44,6 +53,7 @@ CALLS: dict[str, Call] = {
     "TierService.DeleteBlocks": lambda c, n, t: c.delete(n, [blocks_of(1)], tiers=["cpu0", t]),
     "TierService.ClearTier": lambda c, _, t: c.clear(t, force=True),
     "TierService.ListBlocks": list_blocks,
+    "TransferService.LeaseBlocks": prepare_on_a_stream,
     "TransferService.MapTier": lambda c, _, t: c.map_tier(t),
     "TransferService.WriteBlocks": lambda c, n, t: c.store(t, n, [run(2)], [payload(2)]),
     "TransferService.ReadBlocks": lambda c, n, t: c.load(t, n, [blocks_of(1)]),

@@ -10,11 +10,13 @@ import grpc
 import pytest
 
 from kvtier.server.services import transfer_service
+from kvtier.v1.lease_stream_pb2 import LeaseBlocksRequest, LeaseCall
+from kvtier.v1.tier_service_pb2 import PrepareLoadRequest
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadTarget, WriteBlocksRequest
 from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
 
 from .conftest import Serve
-from .support import Serving, blocks_of, namespace, payload, run
+from .support import Serving, blocks_of, cpu_tier, namespace, payload, run
 
 LARGE = 16 << 20
 PATIENCE = 0.3
@@ -116,3 +118,31 @@ async def test_a_call_without_a_first_message_ends(serve: Serve) -> None:
         call = TransferServiceStub(channel).WriteBlocks(nothing())
 
         assert await ending(call) is grpc.StatusCode.ABORTED
+
+
+async def test_a_caller_that_reads_no_answers_is_given_up(serve: Serve) -> None:
+    """A stream of calls ends, with all that waits on it, when its answers are not read."""
+    node = await serve(cpu_tier(1 << 14), limits={"hashes": 1 << 14})
+    await node.store(*range(1 << 13))
+    large = PrepareLoadRequest(
+        tier="cpu0", namespace=node.namespace, blocks=[blocks_of(*range(1 << 13))], owner="caller"
+    )
+
+    async def calls() -> AsyncIterator[LeaseBlocksRequest]:
+        for number in range(1, 1 << 16):
+            large.lease_id = number.to_bytes(16, "big")
+            yield LeaseBlocksRequest(calls=[LeaseCall(number=number, prepare_load=large)])
+
+    async with grpc.aio.insecure_channel(node.endpoint) as channel:
+        call = TransferServiceStub(channel).LeaseBlocks(calls())
+        await until(lambda: streams() == 1)
+
+        await until(lambda: streams() == 0)
+
+        assert await ending(call) is not grpc.StatusCode.OK
+
+
+def streams() -> int:
+    """How many streams of calls are served."""
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    return names.count("LeaseStream._read")

@@ -73,9 +73,13 @@ class Connection:
         Raises:
             FailedPreconditionError: When the client is closed.
         """
+        self.check_open()
+        return self._link
+
+    def check_open(self) -> None:
+        """Raise FAILED_PRECONDITION when the client is closed."""
         if self._closed:
             raise client_closed(self.endpoint)
-        return self._link
 
     def leave(self, link: Link) -> None:
         """Make the next calls over new connections: these brought nothing when something was due.

@@ -120,6 +120,17 @@ def from_rpc(error: grpc.aio.AioRpcError, endpoint: str, timeout: float) -> Kvti
         timeout: The seconds that the call had.
     """
     told = decode_details(error.code(), error.details() or "", error.trailing_metadata())
+    return from_told(told, endpoint, timeout)
+
+
+def from_told(told: KvtierError, endpoint: str, timeout: float) -> KvtierError:
+    """Return the exception of the tree for an error as it travelled.
+
+    Args:
+        told: The error.
+        endpoint: The address that was called.
+        timeout: The seconds that the call had.
+    """
     message = told.message
     if not told.reason and told.code is grpc.StatusCode.UNAVAILABLE:
         message = f"{endpoint} cannot be reached; is a node serving there? ({message})"

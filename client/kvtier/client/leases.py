@@ -1,9 +1,11 @@
 """Calls that reserve, pin, renew and release by lease."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kvtier.client.arguments import build, duration
 from kvtier.client.calls import Calls
+from kvtier.client.connection import Request, Response
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
 from kvtier.v1.pinning_pb2 import (
     PinBlocksRequest,
@@ -25,6 +27,9 @@ from kvtier.v1.tier_service_pb2 import (
     RenewLeasesResponse,
 )
 
+if TYPE_CHECKING:
+    import grpc.aio
+
 
 class LeaseCalls(Calls):
     """Storing and loading under leases.
@@ -33,6 +38,14 @@ class LeaseCalls(Calls):
     repeated completion or release the first outcome. Times to live are in seconds; None leaves
     them to the node.
     """
+
+    async def _ask(
+        self,
+        method: "grpc.aio.UnaryUnaryMultiCallable[Request, Response]",
+        request: Request,
+        namespace: bytes = b"",
+    ) -> Response:
+        return await self._connection.call(method, request, namespace)
 
     async def prepare_store(
         self,
@@ -61,9 +74,7 @@ class LeaseCalls(Calls):
             tier, namespace, runs, lease_id=lease_id, ttl=ttl, request_id=request_id
         )
         request.locate, request.mapping = bool(mapping), mapping
-        return await self._connection.call(
-            self._connection.tiers.PrepareStore, request, request.namespace
-        )
+        return await self._ask(self._connection.tiers.PrepareStore, request, request.namespace)
 
     async def complete_store(
         self,
@@ -91,7 +102,7 @@ class LeaseCalls(Calls):
             wait_copies=wait_copies,
             checksums=checksums,
         )
-        return await self._connection.call(self._connection.tiers.CompleteStore, request)
+        return await self._ask(self._connection.tiers.CompleteStore, request)
 
     async def prepare_load(
         self,
@@ -136,9 +147,7 @@ class LeaseCalls(Calls):
             locate=bool(mapping),
             mapping=mapping,
         )
-        return await self._connection.call(
-            self._connection.tiers.PrepareLoad, request, request.namespace
-        )
+        return await self._ask(self._connection.tiers.PrepareLoad, request, request.namespace)
 
     async def complete_load(self, lease: Lease) -> CompleteLoadResponse:
         """Unpin the blocks of a load lease and end it.
@@ -147,21 +156,21 @@ class LeaseCalls(Calls):
             AbortedError: When the lease had ended before: what was read may have changed.
         """
         request = build(CompleteLoadRequest, lease=lease)
-        return await self._connection.call(self._connection.tiers.CompleteLoad, request)
+        return await self._ask(self._connection.tiers.CompleteLoad, request)
 
     async def renew_leases(
         self, leases: Sequence[Lease], ttl: float | None = None
     ) -> RenewLeasesResponse:
         """Give open leases a new time to live, from now; pins have that of pins."""
         request = build(RenewLeasesRequest, leases=leases, ttl=duration("ttl", ttl))
-        return await self._connection.call(self._connection.tiers.RenewLeases, request)
+        return await self._ask(self._connection.tiers.RenewLeases, request)
 
     async def release_leases(
         self, leases: Sequence[Lease] = (), owner: str = ""
     ) -> ReleaseLeasesResponse:
         """End leases, and all leases of an owner, pins too, when one is named."""
         request = build(ReleaseLeasesRequest, leases=leases, owner=owner)
-        return await self._connection.call(self._connection.tiers.ReleaseLeases, request)
+        return await self._ask(self._connection.tiers.ReleaseLeases, request)
 
     async def pin(
         self,

@@ -8,6 +8,7 @@ import grpc.aio
 
 from kvtier.client.channel import open_channel
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
+from kvtier.v1.lease_stream_pb2 import LeaseBlocksResponse
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, WriteBlocksResponse
 from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
     from kvtier.v1.transfer_service_pb2 import MapTierRequest, MapTierResponse
 
+_LEASES = "/kvtier.v1.TransferService/LeaseBlocks"
 _WRITE = "/kvtier.v1.TransferService/WriteBlocks"
 _READ = "/kvtier.v1.TransferService/ReadBlocks"
 
@@ -52,8 +54,17 @@ class Link:
     @cached_property
     def control(self) -> "tuple[TierServiceAsyncStub, EventServiceAsyncStub]":
         """The stubs of TierService and EventService."""
-        channel = self._open()
-        return TierServiceStub(channel), EventServiceStub(channel)
+        return TierServiceStub(self._control), EventServiceStub(self._control)
+
+    @cached_property
+    def leases(self) -> "grpc.aio.StreamStreamMultiCallable[bytes, LeaseBlocksResponse]":
+        """LeaseBlocks, of encoded requests: its calls are control, though its service is not."""
+        decode = LeaseBlocksResponse.FromString
+        return self._control.stream_stream(_LEASES, response_deserializer=decode)
+
+    @cached_property
+    def _control(self) -> grpc.aio.Channel:
+        return self._open()
 
     @cached_property
     def bulk(self) -> Bulk:

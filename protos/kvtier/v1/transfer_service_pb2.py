@@ -23,32 +23,33 @@ _sym_db = _symbol_database.Default()
 
 
 from kvtier.v1 import block_pb2 as kvtier_dot_v1_dot_block__pb2
+from kvtier.v1 import lease_stream_pb2 as kvtier_dot_v1_dot_lease__stream__pb2
 from kvtier.v1 import mapping_pb2 as kvtier_dot_v1_dot_mapping__pb2
 from kvtier.v1 import result_pb2 as kvtier_dot_v1_dot_result__pb2
 from kvtier.v1 import tier_service_pb2 as kvtier_dot_v1_dot_tier__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n kvtier/v1/transfer_service.proto\x12\tkvtier.v1\x1a\x15kvtier/v1/block.proto\x1a\x17kvtier/v1/mapping.proto\x1a\x16kvtier/v1/result.proto\x1a\x1ckvtier/v1/tier_service.proto\"\xb8\x01\n\x12WriteBlocksRequest\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.LeaseH\x00\x12/\n\x05offer\x18\x02 \x01(\x0b\x32\x1e.kvtier.v1.PrepareStoreRequestH\x00\x12\x13\n\x0b\x62lock_index\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x11\n\tchecksums\x18\x05 \x03(\x06\x12\x0c\n\x04\x64\x61ta\x18\x0f \x01(\x0c\x42\x08\n\x06target\"\x88\x01\n\x13WriteBlocksResponse\x12\x31\n\x08prepared\x18\x01 \x01(\x0b\x32\x1f.kvtier.v1.PrepareStoreResponse\x12\x15\n\rblock_indexes\x18\x02 \x03(\r\x12\'\n\x07results\x18\x03 \x03(\x0e\x32\x16.kvtier.v1.WriteResult\"i\n\x11ReadBlocksRequest\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.LeaseH\x00\x12\'\n\x06\x62locks\x18\x02 \x01(\x0b\x32\x15.kvtier.v1.ReadTargetH\x00\x42\x08\n\x06source\"R\n\nReadTarget\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12#\n\x06\x62locks\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\"\x99\x01\n\x12ReadBlocksResponse\x12\x15\n\rblock_indexes\x18\x01 \x03(\r\x12&\n\x07results\x18\x02 \x03(\x0e\x32\x15.kvtier.v1.ReadResult\x12\x13\n\x0b\x62lock_index\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x11\n\tchecksums\x18\x05 \x03(\x06\x12\x0c\n\x04\x64\x61ta\x18\x0f \x01(\x0c\"\x1e\n\x0eMapTierRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\"\x95\x01\n\x0fMapTierResponse\x12\x0f\n\x07mapping\x18\x01 \x01(\x06\x12\x12\n\nslot_bytes\x18\x02 \x01(\x04\x12,\n\x0bshared_file\x18\x03 \x01(\x0b\x32\x15.kvtier.v1.SharedFileH\x00\x12%\n\x04\x63uda\x18\x04 \x01(\x0b\x32\x15.kvtier.v1.CudaMemoryH\x00\x42\x08\n\x06memory2\xf2\x01\n\x0fTransferService\x12P\n\x0bWriteBlocks\x12\x1d.kvtier.v1.WriteBlocksRequest\x1a\x1e.kvtier.v1.WriteBlocksResponse(\x01\x30\x01\x12K\n\nReadBlocks\x12\x1c.kvtier.v1.ReadBlocksRequest\x1a\x1d.kvtier.v1.ReadBlocksResponse0\x01\x12@\n\x07MapTier\x12\x19.kvtier.v1.MapTierRequest\x1a\x1a.kvtier.v1.MapTierResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n kvtier/v1/transfer_service.proto\x12\tkvtier.v1\x1a\x15kvtier/v1/block.proto\x1a\x1ckvtier/v1/lease_stream.proto\x1a\x17kvtier/v1/mapping.proto\x1a\x16kvtier/v1/result.proto\x1a\x1ckvtier/v1/tier_service.proto\"\xb8\x01\n\x12WriteBlocksRequest\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.LeaseH\x00\x12/\n\x05offer\x18\x02 \x01(\x0b\x32\x1e.kvtier.v1.PrepareStoreRequestH\x00\x12\x13\n\x0b\x62lock_index\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x11\n\tchecksums\x18\x05 \x03(\x06\x12\x0c\n\x04\x64\x61ta\x18\x0f \x01(\x0c\x42\x08\n\x06target\"\x88\x01\n\x13WriteBlocksResponse\x12\x31\n\x08prepared\x18\x01 \x01(\x0b\x32\x1f.kvtier.v1.PrepareStoreResponse\x12\x15\n\rblock_indexes\x18\x02 \x03(\r\x12\'\n\x07results\x18\x03 \x03(\x0e\x32\x16.kvtier.v1.WriteResult\"i\n\x11ReadBlocksRequest\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.LeaseH\x00\x12\'\n\x06\x62locks\x18\x02 \x01(\x0b\x32\x15.kvtier.v1.ReadTargetH\x00\x42\x08\n\x06source\"R\n\nReadTarget\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12#\n\x06\x62locks\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\"\x99\x01\n\x12ReadBlocksResponse\x12\x15\n\rblock_indexes\x18\x01 \x03(\r\x12&\n\x07results\x18\x02 \x03(\x0e\x32\x15.kvtier.v1.ReadResult\x12\x13\n\x0b\x62lock_index\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x11\n\tchecksums\x18\x05 \x03(\x06\x12\x0c\n\x04\x64\x61ta\x18\x0f \x01(\x0c\"\x1e\n\x0eMapTierRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\"\x95\x01\n\x0fMapTierResponse\x12\x0f\n\x07mapping\x18\x01 \x01(\x06\x12\x12\n\nslot_bytes\x18\x02 \x01(\x04\x12,\n\x0bshared_file\x18\x03 \x01(\x0b\x32\x15.kvtier.v1.SharedFileH\x00\x12%\n\x04\x63uda\x18\x04 \x01(\x0b\x32\x15.kvtier.v1.CudaMemoryH\x00\x42\x08\n\x06memory2\xc4\x02\n\x0fTransferService\x12P\n\x0bWriteBlocks\x12\x1d.kvtier.v1.WriteBlocksRequest\x1a\x1e.kvtier.v1.WriteBlocksResponse(\x01\x30\x01\x12K\n\nReadBlocks\x12\x1c.kvtier.v1.ReadBlocksRequest\x1a\x1d.kvtier.v1.ReadBlocksResponse0\x01\x12@\n\x07MapTier\x12\x19.kvtier.v1.MapTierRequest\x1a\x1a.kvtier.v1.MapTierResponse\x12P\n\x0bLeaseBlocks\x12\x1d.kvtier.v1.LeaseBlocksRequest\x1a\x1e.kvtier.v1.LeaseBlocksResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvtier.v1.transfer_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WRITEBLOCKSREQUEST']._serialized_start=150
-  _globals['_WRITEBLOCKSREQUEST']._serialized_end=334
-  _globals['_WRITEBLOCKSRESPONSE']._serialized_start=337
-  _globals['_WRITEBLOCKSRESPONSE']._serialized_end=473
-  _globals['_READBLOCKSREQUEST']._serialized_start=475
-  _globals['_READBLOCKSREQUEST']._serialized_end=580
-  _globals['_READTARGET']._serialized_start=582
-  _globals['_READTARGET']._serialized_end=664
-  _globals['_READBLOCKSRESPONSE']._serialized_start=667
-  _globals['_READBLOCKSRESPONSE']._serialized_end=820
-  _globals['_MAPTIERREQUEST']._serialized_start=822
-  _globals['_MAPTIERREQUEST']._serialized_end=852
-  _globals['_MAPTIERRESPONSE']._serialized_start=855
-  _globals['_MAPTIERRESPONSE']._serialized_end=1004
-  _globals['_TRANSFERSERVICE']._serialized_start=1007
-  _globals['_TRANSFERSERVICE']._serialized_end=1249
+  _globals['_WRITEBLOCKSREQUEST']._serialized_start=180
+  _globals['_WRITEBLOCKSREQUEST']._serialized_end=364
+  _globals['_WRITEBLOCKSRESPONSE']._serialized_start=367
+  _globals['_WRITEBLOCKSRESPONSE']._serialized_end=503
+  _globals['_READBLOCKSREQUEST']._serialized_start=505
+  _globals['_READBLOCKSREQUEST']._serialized_end=610
+  _globals['_READTARGET']._serialized_start=612
+  _globals['_READTARGET']._serialized_end=694
+  _globals['_READBLOCKSRESPONSE']._serialized_start=697
+  _globals['_READBLOCKSRESPONSE']._serialized_end=850
+  _globals['_MAPTIERREQUEST']._serialized_start=852
+  _globals['_MAPTIERREQUEST']._serialized_end=882
+  _globals['_MAPTIERRESPONSE']._serialized_start=885
+  _globals['_MAPTIERRESPONSE']._serialized_end=1034
+  _globals['_TRANSFERSERVICE']._serialized_start=1037
+  _globals['_TRANSFERSERVICE']._serialized_end=1361
 # @@protoc_insertion_point(module_scope)

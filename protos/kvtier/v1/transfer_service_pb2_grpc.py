@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from kvtier.v1 import lease_stream_pb2 as kvtier_dot_v1_dot_lease__stream__pb2
 from kvtier.v1 import transfer_service_pb2 as kvtier_dot_v1_dot_transfer__service__pb2
 
 GRPC_GENERATED_VERSION = '1.71.2'
@@ -52,6 +53,11 @@ class TransferServiceStub(object):
                 '/kvtier.v1.TransferService/MapTier',
                 request_serializer=kvtier_dot_v1_dot_transfer__service__pb2.MapTierRequest.SerializeToString,
                 response_deserializer=kvtier_dot_v1_dot_transfer__service__pb2.MapTierResponse.FromString,
+                _registered_method=True)
+        self.LeaseBlocks = channel.stream_stream(
+                '/kvtier.v1.TransferService/LeaseBlocks',
+                request_serializer=kvtier_dot_v1_dot_lease__stream__pb2.LeaseBlocksRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_lease__stream__pb2.LeaseBlocksResponse.FromString,
                 _registered_method=True)
 
 
@@ -116,6 +122,24 @@ class TransferServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LeaseBlocks(self, request_iterator, context):
+        """LeaseBlocks takes the calls of TierService that a caller of a mapped tier makes for every batch,
+        many on one stream, at less cost than a call of its own for each. A call does, and is refused, as
+        the one of TierService; a refusal ends no other call. Answers come as they are known, so that a
+        call that waits holds up none, up to 64: further ones are read when answers have been. When the
+        stream breaks repeat what was not answered, on a new one or by calls of TierService: the lease id
+        makes that harmless. A caller that ends its half gets the answers that are due.
+
+        Errors:
+        - INVALID_ARGUMENT: a message without calls, or a call without a request. No further call of the
+        message is served, and none that waits is answered.
+        - ABORTED: the caller did not read the answers for too long.
+        - UNAVAILABLE: the node has drained.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransferServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -133,6 +157,11 @@ def add_TransferServiceServicer_to_server(servicer, server):
                     servicer.MapTier,
                     request_deserializer=kvtier_dot_v1_dot_transfer__service__pb2.MapTierRequest.FromString,
                     response_serializer=kvtier_dot_v1_dot_transfer__service__pb2.MapTierResponse.SerializeToString,
+            ),
+            'LeaseBlocks': grpc.stream_stream_rpc_method_handler(
+                    servicer.LeaseBlocks,
+                    request_deserializer=kvtier_dot_v1_dot_lease__stream__pb2.LeaseBlocksRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_lease__stream__pb2.LeaseBlocksResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -220,6 +249,33 @@ class TransferService(object):
             '/kvtier.v1.TransferService/MapTier',
             kvtier_dot_v1_dot_transfer__service__pb2.MapTierRequest.SerializeToString,
             kvtier_dot_v1_dot_transfer__service__pb2.MapTierResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LeaseBlocks(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/kvtier.v1.TransferService/LeaseBlocks',
+            kvtier_dot_v1_dot_lease__stream__pb2.LeaseBlocksRequest.SerializeToString,
+            kvtier_dot_v1_dot_lease__stream__pb2.LeaseBlocksResponse.FromString,
             options,
             channel_credentials,
             insecure,

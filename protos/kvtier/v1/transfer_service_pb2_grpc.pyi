@@ -7,6 +7,7 @@ import abc
 import collections.abc
 import grpc
 import grpc.aio
+import kvtier.v1.lease_stream_pb2
 import kvtier.v1.transfer_service_pb2
 import sys
 import typing
@@ -73,7 +74,23 @@ _TransferServiceMapTierType = typing_extensions.TypeVar(
     ],
 )
 
-class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _TransferServiceReadBlocksType, _TransferServiceMapTierType]):
+_TransferServiceLeaseBlocksType = typing_extensions.TypeVar(
+    '_TransferServiceLeaseBlocksType',
+    grpc.StreamStreamMultiCallable[
+        kvtier.v1.lease_stream_pb2.LeaseBlocksRequest,
+        kvtier.v1.lease_stream_pb2.LeaseBlocksResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        kvtier.v1.lease_stream_pb2.LeaseBlocksRequest,
+        kvtier.v1.lease_stream_pb2.LeaseBlocksResponse,
+    ],
+    default=grpc.StreamStreamMultiCallable[
+        kvtier.v1.lease_stream_pb2.LeaseBlocksRequest,
+        kvtier.v1.lease_stream_pb2.LeaseBlocksResponse,
+    ],
+)
+
+class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _TransferServiceReadBlocksType, _TransferServiceMapTierType, _TransferServiceLeaseBlocksType]):
     """TransferService moves blocks' bytes. Both directions use one framing: the blocks of a call, in
     their order, are one stream of bytes that may be cut into messages anywhere. A message says at
     which block and at which offset in it the data starts; data may run on into the blocks that
@@ -94,6 +111,10 @@ class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _Trans
             kvtier.v1.transfer_service_pb2.MapTierRequest,
             kvtier.v1.transfer_service_pb2.MapTierResponse,
         ],
+        grpc.StreamStreamMultiCallable[
+            kvtier.v1.lease_stream_pb2.LeaseBlocksRequest,
+            kvtier.v1.lease_stream_pb2.LeaseBlocksResponse,
+        ],
     ], channel: grpc.Channel) -> None: ...
 
     @typing.overload
@@ -109,6 +130,10 @@ class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _Trans
         grpc.aio.UnaryUnaryMultiCallable[
             kvtier.v1.transfer_service_pb2.MapTierRequest,
             kvtier.v1.transfer_service_pb2.MapTierResponse,
+        ],
+        grpc.aio.StreamStreamMultiCallable[
+            kvtier.v1.lease_stream_pb2.LeaseBlocksRequest,
+            kvtier.v1.lease_stream_pb2.LeaseBlocksResponse,
         ],
     ], channel: grpc.aio.Channel) -> None: ...
 
@@ -157,6 +182,21 @@ class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _Trans
     - FAILED_PRECONDITION: the tier cannot be mapped; use WriteBlocks and ReadBlocks.
     """
 
+    LeaseBlocks: _TransferServiceLeaseBlocksType
+    """LeaseBlocks takes the calls of TierService that a caller of a mapped tier makes for every batch,
+    many on one stream, at less cost than a call of its own for each. A call does, and is refused, as
+    the one of TierService; a refusal ends no other call. Answers come as they are known, so that a
+    call that waits holds up none, up to 64: further ones are read when answers have been. When the
+    stream breaks repeat what was not answered, on a new one or by calls of TierService: the lease id
+    makes that harmless. A caller that ends its half gets the answers that are due.
+
+    Errors:
+    - INVALID_ARGUMENT: a message without calls, or a call without a request. No further call of the
+      message is served, and none that waits is answered.
+    - ABORTED: the caller did not read the answers for too long.
+    - UNAVAILABLE: the node has drained.
+    """
+
 TransferServiceAsyncStub: typing_extensions.TypeAlias = TransferServiceStub[
     grpc.aio.StreamStreamMultiCallable[
         kvtier.v1.transfer_service_pb2.WriteBlocksRequest,
@@ -169,6 +209,10 @@ TransferServiceAsyncStub: typing_extensions.TypeAlias = TransferServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         kvtier.v1.transfer_service_pb2.MapTierRequest,
         kvtier.v1.transfer_service_pb2.MapTierResponse,
+    ],
+    grpc.aio.StreamStreamMultiCallable[
+        kvtier.v1.lease_stream_pb2.LeaseBlocksRequest,
+        kvtier.v1.lease_stream_pb2.LeaseBlocksResponse,
     ],
 ]
 
@@ -237,6 +281,26 @@ class TransferServiceServicer(metaclass=abc.ABCMeta):
         Errors:
         - NOT_FOUND: unknown tier.
         - FAILED_PRECONDITION: the tier cannot be mapped; use WriteBlocks and ReadBlocks.
+        """
+
+    @abc.abstractmethod
+    def LeaseBlocks(
+        self,
+        request_iterator: _MaybeAsyncIterator[kvtier.v1.lease_stream_pb2.LeaseBlocksRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[kvtier.v1.lease_stream_pb2.LeaseBlocksResponse], collections.abc.AsyncIterator[kvtier.v1.lease_stream_pb2.LeaseBlocksResponse]]:
+        """LeaseBlocks takes the calls of TierService that a caller of a mapped tier makes for every batch,
+        many on one stream, at less cost than a call of its own for each. A call does, and is refused, as
+        the one of TierService; a refusal ends no other call. Answers come as they are known, so that a
+        call that waits holds up none, up to 64: further ones are read when answers have been. When the
+        stream breaks repeat what was not answered, on a new one or by calls of TierService: the lease id
+        makes that harmless. A caller that ends its half gets the answers that are due.
+
+        Errors:
+        - INVALID_ARGUMENT: a message without calls, or a call without a request. No further call of the
+          message is served, and none that waits is answered.
+        - ABORTED: the caller did not read the answers for too long.
+        - UNAVAILABLE: the node has drained.
         """
 
 def add_TransferServiceServicer_to_server(servicer: TransferServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -21,6 +21,7 @@ _MAX_MESSAGE = 1024
 _MAX_VALUE = 256
 _MAX_METADATA = 3072
 _MAX_RETRY_AFTER = 3600.0
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class Reason(StrEnum):
@@ -177,6 +178,16 @@ def decode_details(
             with contextlib.suppress(DecodeError):
                 _read_details(error, value)
     return error
+
+
+def decode_status(serialized: bytes) -> KvtierError:
+    """Return the error of a serialized `google.rpc.Status`; UNKNOWN when the bytes are none."""
+    try:
+        status = status_pb2.Status.FromString(serialized)
+    except DecodeError:
+        return KvtierError(grpc.StatusCode.UNKNOWN, "", "the error that was told cannot be read")
+    code = _CODES.get(status.code, grpc.StatusCode.UNKNOWN)
+    return decode_details(code, status.message, [(DETAILS_TRAILER, serialized)])
 
 
 def _read_details(error: KvtierError, serialized: bytes) -> None:

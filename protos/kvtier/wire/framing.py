@@ -4,6 +4,7 @@ The wire format is the public one of protobuf: a tag is `field << 3 | type`, and
 length-delimited field is tag, length, bytes.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 _VARINT = 0
@@ -51,3 +52,13 @@ def bytes_field(field: int, value: bytes) -> bytes:
 def bytes_field_header(field: int, length: int) -> bytes:
     """Return the tag and length that go before `length` bytes of a length-delimited field."""
     return varint(field << 3 | _BYTES) + varint(length)
+
+
+def fitting(parts: Sequence[bytes], most: int) -> int:
+    """Return how many of the first parts make a message of at most so many bytes; at least one."""
+    size = 0
+    for count, part in enumerate(parts):
+        size += len(part)
+        if size > most:
+            return max(count, 1)
+    return len(parts)

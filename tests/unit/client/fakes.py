@@ -23,7 +23,7 @@ Handler = Callable[[Any], Any]
 
 
 class FakeNode:
-    """A gRPC server whose methods are scripted by name.
+    """A gRPC server whose methods are scripted by name; one may be missing, as in an older node.
 
     A method with several handlers uses them one after the other and then stays with the last. One
     without a handler answers with an empty message.
@@ -35,12 +35,13 @@ class FakeNode:
         deadlines: Seconds that every call had left, None for one without a deadline.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, *, without: str = "") -> None:
         self.endpoint = ""
         self.calls: list[tuple[str, Any]] = []
         self.peers: list[tuple[str, str]] = []
         self.deadlines: dict[str, float | None] = {}
         self._port = port
+        self._without = without
         self._handlers: dict[str, list[Handler]] = defaultdict(list)
         self._server: grpc.aio.Server | None = None
 
@@ -59,7 +60,11 @@ class FakeNode:
     async def __aenter__(self) -> Self:
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         for service in SERVICES:
-            handlers = {method.name: self._handler(method) for method in service.methods}
+            handlers = {
+                method.name: self._handler(method)
+                for method in service.methods
+                if method.name != self._without
+            }
             generic = grpc.method_handlers_generic_handler(service.full_name, handlers)
             self._server.add_generic_rpc_handlers((generic,))
         self._port = self._server.add_insecure_port(f"127.0.0.1:{self._port}")

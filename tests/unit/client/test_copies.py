@@ -47,6 +47,31 @@ async def test_results_come_in_the_order_of_the_jobs(
     assert await workers.run(list, range(count), size) == list(range(count))
 
 
+async def test_only_threads_that_have_nothing_to_do_share_a_batch(workers: Workers) -> None:
+    """Where all are busy a batch is one piece of work: cutting it up would bring nothing."""
+    go = threading.Event()
+    parts: list[int] = []
+
+    def hold(jobs: Sequence[int]) -> list[int]:
+        go.wait()
+        return list(jobs)
+
+    def count(jobs: Sequence[int]) -> list[int]:
+        parts.append(len(jobs))
+        return list(jobs)
+
+    await workers.run(count, range(4), INLINE_BYTES + 1)
+    held = asyncio.create_task(workers.run(hold, range(4), INLINE_BYTES + 1))
+    await asyncio.sleep(0)
+    later = asyncio.create_task(workers.run(count, range(4), INLINE_BYTES + 1))
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.gather(held, later)
+    await workers.run(count, range(4), INLINE_BYTES + 1)
+
+    assert parts == [2, 2, 4, 2, 2]
+
+
 async def test_a_caller_that_is_cancelled_waits_for_its_threads(workers: Workers) -> None:
     """What is copied must not be given away before, however often the caller is cancelled."""
     begun, go = threading.Event(), threading.Event()

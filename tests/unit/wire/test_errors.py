@@ -13,6 +13,7 @@ from kvtier.wire.errors import (
     Reason,
     aborted,
     decode_details,
+    decode_status,
     encode_details,
     exhausted,
     failed_precondition,
@@ -58,13 +59,13 @@ def packed(message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo) -
     ],
 )
 def test_an_error_arrives_as_it_was_sent(error: KvtierError, code: grpc.StatusCode) -> None:
-    """Code, reason, message, facts and the time to wait all survive the trailer."""
-    trailer = (DETAILS_TRAILER, encode_details(error))
+    """Code, reason, message, facts and the time to wait all survive, in a trailer and by itself."""
+    status = encode_details(error)
 
-    got = decode_details(error.code, error.message, [trailer])
+    got = decode_details(error.code, error.message, [(DETAILS_TRAILER, status)])
 
     assert error.code is code
-    assert vars(got) == vars(error)
+    assert vars(got) == vars(decode_status(status)) == vars(error)
     assert str(got) == f"{error.message} ({error.reason})"
 
 
@@ -93,6 +94,12 @@ def test_hostile_details_never_hide_the_error(noise: bytes, info: bool) -> None:
     errors = [decode((DETAILS_TRAILER, noise)), decode(details_of(detail))]
 
     assert {error.message for error in errors} == {"the lease ended"}
+
+
+@pytest.mark.parametrize("status", [b"\xff\xff", b"\x08\x63"], ids=["no status", "no such code"])
+def test_a_status_that_says_nothing_is_unknown(status: bytes) -> None:
+    """It is an error all the same."""
+    assert decode_status(status).code is grpc.StatusCode.UNKNOWN
 
 
 def test_a_broken_detail_inside_a_sound_status_is_passed_over() -> None:

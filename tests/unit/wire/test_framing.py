@@ -1,6 +1,6 @@
 """Framing: fields written by hand are what protobuf itself writes and reads."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
 from kvtier.wire.framing import (
     bytes_field,
     bytes_field_header,
+    fitting,
     fixed64_field,
     varint,
     varint_field,
@@ -66,6 +67,14 @@ def test_a_message_joined_from_parts_parses_as_the_generated_one(
 def test_a_varint_has_seven_bits_a_byte(value: int, encoded: str) -> None:
     """The examples of the protobuf documentation."""
     assert varint(value).hex() == encoded
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"), [([3, 4, 3, 1], 3), ([10], 1), ([11, 1], 1), ([1, 11], 1), ([], 0)]
+)
+def test_as_many_parts_share_a_message_as_fit(sizes: Sequence[int], count: int) -> None:
+    """A part that is too large by itself goes alone, since it has to go."""
+    assert fitting([bytes(size) for size in sizes], 10) == count
 
 
 @pytest.mark.parametrize("write", [varint_field, fixed64_field])

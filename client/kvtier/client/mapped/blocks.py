@@ -12,11 +12,13 @@ from kvtier.client.arguments import bad_argument
 from kvtier.client.chunks import block_sizes
 from kvtier.client.connection import Connection
 from kvtier.client.errors import AbortedError, KvtierError
+from kvtier.client.leases import LeaseCalls
 from kvtier.client.mapped.buffers import Payload, read_payloads, read_targets
 from kvtier.client.mapped.choice import Choice
 from kvtier.client.mapped.copies import Workers
 from kvtier.client.mapped.offers import some_of
 from kvtier.client.mapped.overlap import overlapped
+from kvtier.client.mapped.streamed import StreamedLeases
 from kvtier.client.mapped.ways import Way, let_go
 from kvtier.client.reports import BlockViews, DataPath, StoreReport
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
@@ -76,8 +78,14 @@ class Blocks:
         self._connection = connection
         self._tier = tier
         self._workers = Workers(threads)
+        self._leases = StreamedLeases(connection)
         self._choice = Choice(
-            client, tier, shared_memory=shared_memory, shm_dir=shm_dir, workers=self._workers
+            client,
+            tier,
+            leases=self._leases,
+            shared_memory=shared_memory,
+            shm_dir=shm_dir,
+            workers=self._workers,
         )
 
     async def __aenter__(self) -> Self:
@@ -95,6 +103,7 @@ class Blocks:
         """Unmap the tier, once no copy is under way; calls under way fail. Twice is harmless."""
         await asyncio.to_thread(self._workers.close)
         self._choice.close()
+        await self._leases.close()
 
     async def store(
         self,
@@ -249,7 +258,7 @@ class Blocks:
             for place, payload in await self._ask_again(way, asked, results):
                 payloads[place] = memoryview(payload)
             renewing = asyncio.create_task(
-                self._renew(answer.lease, answer.ttl.ToMicroseconds() / 1e6)
+                _renew(way.leases, answer.lease, answer.ttl.ToMicroseconds() / 1e6)
             )
             try:
                 yield BlockViews(tuple(payloads), tuple(results), way.path)
@@ -269,11 +278,11 @@ class Blocks:
         )
         try:
             yield way, answer
-            await self._client.complete_load(answer.lease)
+            await way.leases.complete_load(answer.lease)
         except AbortedError:
             raise
         except BaseException:
-            await let_go(self._client, answer.lease)
+            await let_go(way.leases, answer.lease)
             raise
 
     async def _ask(self, namespace: bytes, blocks: Sequence[BlockSet]) -> _Asked:
@@ -299,8 +308,9 @@ class Blocks:
         found = zip(places, report.payloads, strict=True)
         return [(place, payload) for place, payload in found if payload is not None]
 
-    async def _renew(self, lease: Lease, ttl: float) -> None:
-        while True:
-            await asyncio.sleep(ttl * _RENEW_AT)
-            with suppress(KvtierError):
-                await self._client.renew_leases([lease], ttl)
+
+async def _renew(leases: LeaseCalls, lease: Lease, ttl: float) -> None:
+    while True:
+        await asyncio.sleep(ttl * _RENEW_AT)
+        with suppress(KvtierError):
+            await leases.renew_leases([lease], ttl)

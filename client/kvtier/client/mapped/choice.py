@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kvtier.client.errors import FailedPreconditionError, Reason, UnimplementedError
+from kvtier.client.leases import LeaseCalls
 from kvtier.client.mapped.copies import Workers
 from kvtier.client.mapped.file import NotMappableError, open_shared
 from kvtier.client.mapped.tier import MappedTier
@@ -23,6 +24,7 @@ class Choice:
     Args:
         client: The node's client.
         tier: The tier's name.
+        leases: The calls of leases that a mapped tier is used by.
         shared_memory: Whether the tier may be mapped.
         shm_dir: Where shared memory is here; None looks where the node says, then in /dev/shm.
         workers: Where bytes are copied.
@@ -33,11 +35,13 @@ class Choice:
         client: "NodeClient",
         tier: str,
         *,
+        leases: LeaseCalls,
         shared_memory: bool,
         shm_dir: Path | None,
         workers: Workers,
     ) -> None:
         self._client = client
+        self._leases = leases
         self._tier = tier
         self._shared_memory = shared_memory
         self._shm_dir = shm_dir
@@ -85,4 +89,4 @@ class Choice:
             file = open_shared(told.shared_file, self._shm_dir)
         except (FailedPreconditionError, UnimplementedError, NotMappableError):
             return None
-        return MappedTier(self._client, self._tier, told, file, self._workers)
+        return MappedTier(self._client, self._tier, told, file, self._workers, leases=self._leases)

@@ -63,6 +63,7 @@ class Workers:
 
     def __init__(self, threads: int) -> None:
         self._count = threads
+        self._busy = 0
         self._closed = False
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kvtier-copy")
 
@@ -71,6 +72,7 @@ class Workers:
     ) -> list[int]:
         """Work on jobs that move `size` bytes, and return what each gives, in order.
 
+        Threads that have nothing to do share them; where all are busy one takes them in its turn.
         It ends when no thread works on them any more, also when the caller is cancelled.
 
         Raises:
@@ -79,17 +81,20 @@ class Workers:
         if size <= INLINE_BYTES:
             return work(jobs)
         loop = asyncio.get_running_loop()
-        share = -(-len(jobs) // self._count)
+        share = -(-len(jobs) // max(1, self._count - self._busy))
         parts = [jobs[first : first + share] for first in range(0, len(jobs), share)]
         futures: list[asyncio.Future[list[int]]] = []
+        self._busy += len(parts)
         try:
             futures.extend(loop.run_in_executor(self._pool, work, part) for part in parts)
+            done = await _all_done(futures)
         except RuntimeError:
             await _all_done(futures)
             if self._closed:
                 raise blocks_closed() from None
             raise
-        done = await _all_done(futures)
+        finally:
+            self._busy -= len(parts)
         return [each for part in done for each in part]
 
     def close(self) -> None:

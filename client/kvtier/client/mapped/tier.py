@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kvtier.client.chunks import framing_error
 from kvtier.client.errors import AbortedError
+from kvtier.client.leases import LeaseCalls
 from kvtier.client.mapped.buffers import Bytes, address_of
 from kvtier.client.mapped.copies import Copy, Workers, copy_all, hash_all
 from kvtier.client.mapped.file import MappedFile
@@ -36,6 +37,7 @@ class MappedTier:
         told: What the node told of the mapping.
         file: The mapped file.
         workers: Where bytes are copied.
+        leases: The calls of leases that each batch makes.
     """
 
     path = DataPath.SHARED_MEMORY
@@ -47,8 +49,11 @@ class MappedTier:
         told: MapTierResponse,
         file: MappedFile,
         workers: Workers,
+        *,
+        leases: LeaseCalls,
     ) -> None:
         self.file = file
+        self.leases = leases
         self._client = client
         self._tier = tier
         self._number = told.mapping
@@ -66,18 +71,18 @@ class MappedTier:
         request_id: str,
     ) -> StoreReport:
         """See `Way`: prepare, copy into the slots, and complete."""
-        answer = await self._client.prepare_store(
+        answer = await self.leases.prepare_store(
             self._tier, namespace, runs, ttl=ttl, request_id=request_id, mapping=self._number
         )
         try:
             places = places_to_write(answer, runs, width)
             checksums = await self._fill(answer.slots, [sources[place] for place in places])
-            done = await self._client.complete_store(answer.lease, checksums=checksums)
+            done = await self.leases.complete_store(answer.lease, checksums=checksums)
         except AbortedError:
             # The completion was the word that ends the quarantine of the slots.
             raise
         except BaseException:
-            await let_go(self._client, answer.lease)
+            await let_go(self.leases, answer.lease)
             raise
         return StoreReport(
             outcomes=tuple(answer.outcomes),
@@ -90,7 +95,7 @@ class MappedTier:
         self, namespace: bytes, blocks: Sequence[BlockSet], *, ttl: float | None, request_id: str
     ) -> PrepareLoadResponse:
         """Pin blocks, and be told their slots."""
-        return await self._client.prepare_load(
+        return await self.leases.prepare_load(
             self._tier, namespace, blocks, ttl=ttl, request_id=request_id, mapping=self._number
         )
 

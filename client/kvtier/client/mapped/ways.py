@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import grpc
 
 from kvtier.client.errors import KvtierError, typed
+from kvtier.client.leases import LeaseCalls
 from kvtier.client.mapped.buffers import Bytes
 from kvtier.client.reports import DataPath, StoreReport
 from kvtier.v1.block_pb2 import BlockRun, BlockSet, Lease
@@ -26,9 +27,11 @@ class Way(Protocol):
 
     Attributes:
         path: Which it is.
+        leases: The calls of leases that it makes.
     """
 
     path: DataPath
+    leases: LeaseCalls
 
     async def store(
         self,
@@ -65,6 +68,7 @@ class Stream:
     path = DataPath.STREAM
 
     def __init__(self, client: "NodeClient", tier: str) -> None:
+        self.leases: LeaseCalls = client
         self._client = client
         self._tier = tier
 
@@ -112,7 +116,7 @@ def blocks_closed(tier: str | None = None) -> KvtierError:
     return typed(grpc.StatusCode.FAILED_PRECONDITION, "", f"{whose} are closed; make new ones")
 
 
-async def let_go(client: "NodeClient", lease: Lease) -> None:
+async def let_go(leases: LeaseCalls, lease: Lease) -> None:
     """Release a lease under which nothing is copied any more; a cancellation does not stop it."""
     with suppress(KvtierError):
-        await asyncio.shield(asyncio.ensure_future(client.release_leases([lease])))
+        await asyncio.shield(asyncio.ensure_future(leases.release_leases([lease])))

@@ -181,13 +181,19 @@ async def _only(context: Context) -> Any:
     return data
 
 
-def _status(error: Exception) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes]]]:
-    """Return what the caller is told of a failure: code, message and trailers."""
-    if not isinstance(error, KvtierError):
-        _log.error("a call failed inside the server", exc_info=error)
-        error = KvtierError(
-            grpc.StatusCode.INTERNAL,
-            Reason.INTERNAL,
-            "the server failed; its log has the details",
-        )
+def refusal_of(error: Exception) -> KvtierError:
+    """Return what the caller is told of a failure; one of the server's own is logged."""
+    if isinstance(error, KvtierError):
+        return error
+    _log.error("a call failed inside the server", exc_info=error)
+    return KvtierError(
+        grpc.StatusCode.INTERNAL,
+        Reason.INTERNAL,
+        "the server failed; its log has the details",
+    )
+
+
+def _status(failure: Exception) -> tuple[grpc.StatusCode, str, tuple[tuple[str, bytes]]]:
+    """Return the status of a failed call: code, message and trailers."""
+    error = refusal_of(failure)
     return error.code, error.message, ((DETAILS_TRAILER, encode_details(error)),)

@@ -10,7 +10,9 @@ from kvtier.server.node import Node
 from kvtier.server.operations.mapping import map_tier
 from kvtier.server.operations.requests import block_sizes, read_keys, request_digest
 from kvtier.server.operations.storing import open_store
+from kvtier.server.services.lease_stream import LeaseStream
 from kvtier.server.services.rpc import Send
+from kvtier.server.services.tier_service import TierService
 from kvtier.server.tiers.table import DOOMED
 from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.limit import transfer
@@ -18,6 +20,7 @@ from kvtier.server.transfers.patience import patiently, while_time_is_left
 from kvtier.server.transfers.reader import BlockReader, memory_of_read
 from kvtier.server.transfers.writer import BlockWriter
 from kvtier.v1.block_pb2 import Lease as LeaseReference
+from kvtier.v1.lease_stream_pb2 import LeaseBlocksRequest
 from kvtier.v1.result_pb2 import (
     WRITE_RESULT_ABORTED,
     WRITE_RESULT_INCOMPLETE,
@@ -62,6 +65,7 @@ class TransferService:
 
     def __init__(self, node: Node, patience: float = 30.0) -> None:
         self._node = node
+        self._calls = TierService(node)
         self._patience = patience
 
     async def write_blocks(self, requests: AsyncIterator[Written], send: Send) -> None:
@@ -91,6 +95,10 @@ class TransferService:
     def map_tier(self, request: MapTierRequest) -> MapTierResponse:
         """Tell where a tier's memory is."""
         return map_tier(self._node, request)
+
+    async def lease_blocks(self, requests: AsyncIterator[LeaseBlocksRequest], send: Send) -> None:
+        """Serve many calls of leases on one stream."""
+        await LeaseStream(self._node, self._calls, send, self._patience).serve(requests)
 
     async def _write_lease(
         self, first: Written, requests: AsyncIterator[Written], send: Send
