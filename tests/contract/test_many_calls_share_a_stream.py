@@ -187,7 +187,7 @@ async def test_a_caller_that_leaves_cancels_its_calls(serve: Serve, gate: CopyGa
 
 def waiting_for_copies() -> int:
     names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
-    return names.count("LeaseStream._wait")
+    return names.count("TierService.complete_store")
 
 
 async def test_calls_beyond_the_limit_are_not_served_before_others_end(

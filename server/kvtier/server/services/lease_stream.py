@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
@@ -57,7 +58,7 @@ class LeaseStream:
             "release_leases": service.release_leases,
         }
         self._room = asyncio.Semaphore(MOST_CALLS)
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Future[Answer]] = set()
         self._ready: list[bytes] = []
         self._rung = asyncio.Event()
         self._stopping = False
@@ -87,7 +88,7 @@ class LeaseStream:
             reading.result()
         finally:
             # What was broken off leads to this frame, by its error: see `rpc`.
-            ending = [*parts, *self._waiting]
+            ending: list[asyncio.Future[Any]] = [*parts, *self._waiting]
             for each in ending:
                 each.cancel()
             await asyncio.gather(*ending, return_exceptions=True)
@@ -125,19 +126,22 @@ class LeaseStream:
             self._refuse(call.number, error)
             return
         if isawaitable(answer):
-            task = asyncio.create_task(self._wait(call.number, kind, answer))
+            # Of the call itself: one around it that is cancelled at once would never begin it.
+            task = asyncio.ensure_future(answer)
             self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
+            task.add_done_callback(partial(self._done, call.number, kind))
         else:
             self._answer(call.number, kind, encode(answer))
 
-    async def _wait(self, number: int, kind: str, answer: Awaitable[Answer]) -> None:
-        try:
-            outcome = encode(await answer)
-        except Exception as error:  # noqa: BLE001 - every failure is the answer of its call
+    def _done(self, number: int, kind: str, task: asyncio.Future[Answer]) -> None:
+        self._waiting.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._answer(number, kind, encode(task.result()))
+        elif isinstance(error, Exception):
             self._refuse(number, error)
-        else:
-            self._answer(number, kind, outcome)
 
     def _refuse(self, number: int, error: Exception) -> None:
         self._answer(number, "error", encode_details(refusal_of(error)))
