@@ -178,8 +178,7 @@ def let_go_of_copies(
     copied = [slot for slot, result in zip(slots, results, strict=False) if result == COPIED]
     found = target.table.index.get_many([source.table.key[slot] for slot in copied])
     places = [place for place in found if place is not None]
-    target.occupancy.end_copies(places)
-    target.occupancy.unpin(places)
+    target.occupancy.let_go_of_copies(places)
 
 
 def outcomes(

@@ -78,8 +78,7 @@ class Copying:
             let_go_of_copies(source, target, slots, results)
             return results
         finally:
-            source.occupancy.end_copies(slots)
-            source.occupancy.unpin(slots)
+            source.occupancy.let_go_of_copies(slots)
 
     def _forget(self, keys: Sequence[tuple[Tier, bytes]], step: asyncio.Task[Results]) -> None:
         """Forget a step, but not one that began after it with the same blocks."""

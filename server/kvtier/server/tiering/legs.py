@@ -128,8 +128,7 @@ def _give_back(leg: Leg) -> None:
     if lost:
         state = leg.target.table.state
         occupancy.cut_off([place for place in lost if state[place] == PENDING])
-        occupancy.end_copies(lost)
-        occupancy.unpin(lost)
+        occupancy.let_go_of_copies(lost)
 
 
 def _pairs(leg: Leg) -> list[tuple[int, int]]:

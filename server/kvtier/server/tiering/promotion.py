@@ -50,8 +50,7 @@ class Flight:
     def _let_go(self) -> None:
         if self._landed and not self.waiters:
             slots, self._arrived = self._arrived, []
-            self.target.occupancy.end_copies(slots)
-            self.target.occupancy.unpin(slots)
+            self.target.occupancy.let_go_of_copies(slots)
 
 
 class Awaited:
@@ -182,7 +181,7 @@ class Promoter:
                 goes_on = goes_on and await self._bring_from(source, flight, slots)
         finally:
             for source, rest in groups:
-                _let_go(source, rest)
+                source.occupancy.let_go_of_copies(rest)
             for key in flight.keys:
                 del self._flights[target][key]
             flight.land()
@@ -205,12 +204,7 @@ class Promoter:
             del rest[: len(results)]
             arrived = [s for s, result in zip(done, results, strict=True) if result == COPIED]
             flight.arrive([source.table.key[slot] for slot in arrived])
-            _let_go(source, done)
+            source.occupancy.let_go_of_copies(done)
             if NO_ROOM in results:
                 return False
         return True
-
-
-def _let_go(source: Tier, slots: Sequence[int]) -> None:
-    source.occupancy.end_copies(slots)
-    source.occupancy.unpin(slots)

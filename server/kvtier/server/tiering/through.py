@@ -66,7 +66,6 @@ class WriteThrough:
                 copied += results.count(COPIED)
                 lost += results.count(NO_ROOM) + results.count(MISS)
         finally:
-            source.occupancy.end_copies(slots)
-            source.occupancy.unpin(slots)
+            source.occupancy.let_go_of_copies(slots)
             target.counters.written_through += copied
             target.counters.copies_failed += lost

@@ -119,6 +119,11 @@ class Occupancy:
             if not self.copying[slot]:
                 del self.copying[slot]
 
+    def let_go_of_copies(self, slots: Sequence[int]) -> None:
+        """Note that copies hold slots no more, and let go of the leases that were theirs."""
+        self.end_copies(slots)
+        self.unpin(slots)
+
     def make_ready(self, slots: Sequence[int], now: float) -> Groups:
         """Make written slots readable and end their leases; return them by origin."""
         state, birth, leases = self.table.state, self.table.birth, self.table.leases
