@@ -4,10 +4,9 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from kvtier.client.blocks import BlockCalls
+from kvtier.client.closing import Closing
 from kvtier.client.connection import Connection
 from kvtier.client.leases import LeaseCalls
 from kvtier.client.mapped.blocks import Blocks
@@ -25,7 +24,7 @@ from kvtier.v1.tier_service_pb2 import (
 )
 
 
-class NodeClient(BlockCalls, LeaseCalls, TransferCalls):
+class NodeClient(BlockCalls, LeaseCalls, TransferCalls, Closing):
     """A client of one node, for asyncio.
 
     Use it as an asynchronous context manager, or call `close()`. Every unary call has a deadline.
@@ -54,17 +53,6 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls):
         super().__init__(
             Connection(endpoint, owner=owner, timeout=timeout, random_bytes=random_bytes)
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     @property
     def endpoint(self) -> str:

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import grpc
 
 from kvtier.client.arguments import bad_argument
+from kvtier.client.closing import Closing
 from kvtier.client.errors import KvtierError, typed
 from kvtier.client.feed import Feed, follow
 from kvtier.client.index import BlockIndex
@@ -42,7 +42,7 @@ class SourceStatus(NamedTuple):
     reason: str
 
 
-class TieringProxy:
+class TieringProxy(Closing):
     """A primary node and the secondaries behind it, in order, as one.
 
     It follows every node. The events that it hands on are the nodes' own, untouched: it merges, and
@@ -137,14 +137,6 @@ class TieringProxy:
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(feed.run()) for feed in self._feeds()]
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Stop following, and end `watch()`. Closing twice is harmless."""

@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 import grpc
 
 from kvtier.client.arguments import bad_argument
 from kvtier.client.backoff import Backoff
+from kvtier.client.closing import Closing
 from kvtier.client.cursor import Cursor
 from kvtier.client.errors import KvtierError
 from kvtier.client.node import NodeClient
@@ -40,7 +40,7 @@ _FINAL = frozenset(
 )
 
 
-class Watch:
+class Watch(Closing):
     """The events of a node, without end: a broken stream is resumed where it broke.
 
     Iterate over it for `WatchEventsResponse` messages, as the node sends them. Within a source they
@@ -147,17 +147,6 @@ class Watch:
         else:
             self._delivered.pop(message.node_id, None)
         return message
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """End the watch, also while it is read. Closing twice is harmless."""

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import repeat
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvtier.client.arguments import bad_argument
 from kvtier.client.chunks import block_sizes
+from kvtier.client.closing import Closing
 from kvtier.client.connection import Connection
 from kvtier.client.errors import AbortedError, KvtierError
 from kvtier.client.leases import LeaseCalls
@@ -41,7 +41,7 @@ class _Asked(NamedTuple):
     width: int
 
 
-class Blocks:
+class Blocks(Closing):
     """Stores and loads of one tier, in batches.
 
     Where the node is on this host, and its tier can be mapped, bytes are copied once, between the
@@ -87,17 +87,6 @@ class Blocks:
             shm_dir=shm_dir,
             workers=self._workers,
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Unmap the tier, once no copy is under way; calls under way fail. Twice is harmless."""
