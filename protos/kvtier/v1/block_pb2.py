@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kvtier/v1/block.proto\x12\tkvtier.v1\">\n\x08\x42lockSet\x12\r\n\x05group\x18\x01 \x01(\r\x12\r\n\x05scope\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62lock_hashes\x18\x03 \x01(\x0c\"\x9a\x01\n\x08\x42lockRun\x12\r\n\x05group\x18\x01 \x01(\r\x12\r\n\x05scope\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62lock_hashes\x18\x03 \x01(\x0c\x12\x19\n\x11parent_block_hash\x18\x04 \x01(\x0c\x12\x16\n\x0estart_position\x18\x05 \x01(\x04\x12\x11\n\ttoken_ids\x18\x06 \x03(\r\x12\x14\n\x0c\x61\x64\x61pter_name\x18\x07 \x01(\t\"J\n\x10NamespacedBlocks\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x62locks\x18\x02 \x01(\x0b\x32\x13.kvtier.v1.BlockSet\"\'\n\x05Lease\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x12\n\ngeneration\x18\x02 \x01(\x06\"+\n\x08Position\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x10\n\x08sequence\x18\x02 \x01(\x04*@\n\x06Medium\x12\x16\n\x12MEDIUM_UNSPECIFIED\x10\x00\x12\x0e\n\nMEDIUM_GPU\x10\x01\x12\x0e\n\nMEDIUM_CPU\x10\x02*\xbc\x01\n\rRemovalReason\x12\x1e\n\x1aREMOVAL_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16REMOVAL_REASON_EVICTED\x10\x01\x12\x1a\n\x16REMOVAL_REASON_DELETED\x10\x02\x12\x1a\n\x16REMOVAL_REASON_CORRUPT\x10\x03\x12\x1a\n\x16REMOVAL_REASON_DEMOTED\x10\x04\x12\x1b\n\x17REMOVAL_REASON_PROMOTED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kvtier/v1/block.proto\x12\tkvtier.v1\">\n\x08\x42lockSet\x12\r\n\x05group\x18\x01 \x01(\r\x12\r\n\x05scope\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62lock_hashes\x18\x03 \x01(\x0c\"\x9a\x01\n\x08\x42lockRun\x12\r\n\x05group\x18\x01 \x01(\r\x12\r\n\x05scope\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62lock_hashes\x18\x03 \x01(\x0c\x12\x19\n\x11parent_block_hash\x18\x04 \x01(\x0c\x12\x16\n\x0estart_position\x18\x05 \x01(\x04\x12\x11\n\ttoken_ids\x18\x06 \x03(\r\x12\x14\n\x0c\x61\x64\x61pter_name\x18\x07 \x01(\t\"J\n\x10NamespacedBlocks\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x62locks\x18\x02 \x01(\x0b\x32\x13.kvtier.v1.BlockSet\"\'\n\x05Lease\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x12\n\ngeneration\x18\x02 \x01(\x06\"+\n\x08Position\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x10\n\x08sequence\x18\x02 \x01(\x04*_\n\x06Medium\x12\x16\n\x12MEDIUM_UNSPECIFIED\x10\x00\x12\x0e\n\nMEDIUM_GPU\x10\x01\x12\x0e\n\nMEDIUM_CPU\x10\x02\x12\r\n\tMEDIUM_FS\x10\x03\x12\x0e\n\nMEDIUM_OBJ\x10\x04*M\n\x08Locality\x12\x18\n\x14LOCALITY_UNSPECIFIED\x10\x00\x12\x12\n\x0eLOCALITY_LOCAL\x10\x01\x12\x13\n\x0fLOCALITY_REMOTE\x10\x02*\xd5\x01\n\rRemovalReason\x12\x1e\n\x1aREMOVAL_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16REMOVAL_REASON_EVICTED\x10\x01\x12\x1a\n\x16REMOVAL_REASON_DELETED\x10\x02\x12\x1a\n\x16REMOVAL_REASON_CORRUPT\x10\x03\x12\x1a\n\x16REMOVAL_REASON_DEMOTED\x10\x04\x12\x1b\n\x17REMOVAL_REASON_PROMOTED\x10\x05\x12\x17\n\x13REMOVAL_REASON_LOST\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvtier.v1.block_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MEDIUM']._serialized_start=419
-  _globals['_MEDIUM']._serialized_end=483
-  _globals['_REMOVALREASON']._serialized_start=486
-  _globals['_REMOVALREASON']._serialized_end=674
+  _globals['_MEDIUM']._serialized_end=514
+  _globals['_LOCALITY']._serialized_start=516
+  _globals['_LOCALITY']._serialized_end=593
+  _globals['_REMOVALREASON']._serialized_start=596
+  _globals['_REMOVALREASON']._serialized_end=809
   _globals['_BLOCKSET']._serialized_start=36
   _globals['_BLOCKSET']._serialized_end=98
   _globals['_BLOCKRUN']._serialized_start=101

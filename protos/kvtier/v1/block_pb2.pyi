@@ -31,6 +31,10 @@ class _MediumEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     """GPU memory, or host memory standing in for it where the tier says that it is emulated."""
     MEDIUM_CPU: _Medium.ValueType  # 2
     """Host memory."""
+    MEDIUM_FS: _Medium.ValueType  # 3
+    """Files of a file system."""
+    MEDIUM_OBJ: _Medium.ValueType  # 4
+    """Objects of an object store."""
 
 class Medium(_Medium, metaclass=_MediumEnumTypeWrapper):
     """Medium is the kind of storage behind a tier."""
@@ -41,7 +45,35 @@ MEDIUM_GPU: Medium.ValueType  # 1
 """GPU memory, or host memory standing in for it where the tier says that it is emulated."""
 MEDIUM_CPU: Medium.ValueType  # 2
 """Host memory."""
+MEDIUM_FS: Medium.ValueType  # 3
+"""Files of a file system."""
+MEDIUM_OBJ: Medium.ValueType  # 4
+"""Objects of an object store."""
 Global___Medium: typing_extensions.TypeAlias = Medium
+
+class _Locality:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _LocalityEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Locality.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    LOCALITY_UNSPECIFIED: _Locality.ValueType  # 0
+    """Not stated. Never sent by a server."""
+    LOCALITY_LOCAL: _Locality.ValueType  # 1
+    """On the node's own machine."""
+    LOCALITY_REMOTE: _Locality.ValueType  # 2
+    """On shared storage, behind a network."""
+
+class Locality(_Locality, metaclass=_LocalityEnumTypeWrapper):
+    """Locality says where a tier's bytes are, seen from its node."""
+
+LOCALITY_UNSPECIFIED: Locality.ValueType  # 0
+"""Not stated. Never sent by a server."""
+LOCALITY_LOCAL: Locality.ValueType  # 1
+"""On the node's own machine."""
+LOCALITY_REMOTE: Locality.ValueType  # 2
+"""On shared storage, behind a network."""
+Global___Locality: typing_extensions.TypeAlias = Locality
 
 class _RemovalReason:
     ValueType = typing.NewType("ValueType", builtins.int)
@@ -61,6 +93,8 @@ class _RemovalReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     """Its room was needed, and the tier that takes this tier's evicted blocks has it."""
     REMOVAL_REASON_PROMOTED: _RemovalReason.ValueType  # 5
     """It moved to a faster tier."""
+    REMOVAL_REASON_LOST: _RemovalReason.ValueType  # 6
+    """Its bytes had vanished from the file system or the object store."""
 
 class RemovalReason(_RemovalReason, metaclass=_RemovalReasonEnumTypeWrapper):
     """RemovalReason says why a block left a tier."""
@@ -77,6 +111,8 @@ REMOVAL_REASON_DEMOTED: RemovalReason.ValueType  # 4
 """Its room was needed, and the tier that takes this tier's evicted blocks has it."""
 REMOVAL_REASON_PROMOTED: RemovalReason.ValueType  # 5
 """It moved to a faster tier."""
+REMOVAL_REASON_LOST: RemovalReason.ValueType  # 6
+"""Its bytes had vanished from the file system or the object store."""
 Global___RemovalReason: typing_extensions.TypeAlias = RemovalReason
 
 @typing.final

@@ -26,47 +26,49 @@ from kvtier.v1 import block_pb2 as kvtier_dot_v1_dot_block__pb2
 from kvtier.v1 import namespace_pb2 as kvtier_dot_v1_dot_namespace__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkvtier/v1/event_service.proto\x12\tkvtier.v1\x1a\x15kvtier/v1/block.proto\x1a\x19kvtier/v1/namespace.proto\"\xa9\x01\n\x12WatchEventsRequest\x12*\n\tpositions\x18\x01 \x03(\x0b\x32\x17.kvtier.v1.NodePosition\x12\r\n\x05tiers\x18\x02 \x03(\t\x12 \n\x05media\x18\x03 \x03(\x0e\x32\x11.kvtier.v1.Medium\x12\x12\n\nnamespaces\x18\x04 \x03(\x0c\x12\"\n\x04view\x18\x05 \x01(\x0e\x32\x14.kvtier.v1.EventView\"F\n\x0cNodePosition\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12%\n\x08position\x18\x02 \x01(\x0b\x32\x13.kvtier.v1.Position\"\xf5\x02\n\x13WatchEventsResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\x04\x12\x0f\n\x07through\x18\x04 \x01(\x04\x12!\n\x05reset\x18\x05 \x01(\x0b\x32\x10.kvtier.v1.ResetH\x00\x12+\n\x08snapshot\x18\x06 \x01(\x0b\x32\x17.kvtier.v1.SnapshotPageH\x00\x12#\n\x06synced\x18\x07 \x01(\x0b\x32\x11.kvtier.v1.SyncedH\x00\x12*\n\x07\x62\x61tches\x18\x08 \x01(\x0b\x32\x17.kvtier.v1.EventBatchesH\x00\x12\'\n\x08progress\x18\t \x01(\x0b\x32\x13.kvtier.v1.ProgressH\x00\x12!\n\x05state\x18\n \x01(\x0b\x32\x10.kvtier.v1.StateH\x00\x12)\n\tnamespace\x18\x0b \x01(\x0b\x32\x14.kvtier.v1.NamespaceH\x00\x42\x06\n\x04kind\"/\n\x05Reset\x12&\n\x06reason\x18\x01 \x01(\x0e\x32\x16.kvtier.v1.ResetReason\"6\n\x0cSnapshotPage\x12&\n\x06stored\x18\x01 \x03(\x0b\x32\x16.kvtier.v1.BlockStored\"\x18\n\x06Synced\x12\x0e\n\x06\x62locks\x18\x01 \x01(\x04\"6\n\x0c\x45ventBatches\x12&\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x15.kvtier.v1.EventBatch\"\x99\x01\n\nEventBatch\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\'\n\x07\x63leared\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.TierCleared\x12(\n\x07removed\x18\x03 \x03(\x0b\x32\x17.kvtier.v1.BlockRemoved\x12&\n\x06stored\x18\x04 \x03(\x0b\x32\x16.kvtier.v1.BlockStored\"\xf9\x01\n\x0b\x42lockStored\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12!\n\x06medium\x18\x02 \x01(\x0e\x32\x11.kvtier.v1.Medium\x12\x11\n\tnamespace\x18\x03 \x01(\x0c\x12\r\n\x05group\x18\x04 \x01(\r\x12\r\n\x05scope\x18\x05 \x01(\x0c\x12\x14\n\x0c\x61\x64\x61pter_name\x18\x06 \x01(\t\x12\x13\n\x0brun_lengths\x18\x07 \x03(\r\x12\x17\n\x0fstart_positions\x18\x08 \x03(\x04\x12\x1b\n\x13parent_block_hashes\x18\t \x01(\x0c\x12\x14\n\x0c\x62lock_hashes\x18\n \x01(\x0c\x12\x11\n\ttoken_ids\x18\x0b \x03(\r\"\xb0\x01\n\x0c\x42lockRemoved\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12!\n\x06medium\x18\x02 \x01(\x0e\x32\x11.kvtier.v1.Medium\x12\x11\n\tnamespace\x18\x03 \x01(\x0c\x12\r\n\x05group\x18\x04 \x01(\r\x12\r\n\x05scope\x18\x05 \x01(\x0c\x12(\n\x06reason\x18\x06 \x01(\x0e\x32\x18.kvtier.v1.RemovalReason\x12\x14\n\x0c\x62lock_hashes\x18\x07 \x01(\x0c\"Q\n\x0bTierCleared\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12!\n\x06medium\x18\x02 \x01(\x0e\x32\x11.kvtier.v1.Medium\x12\x11\n\tnamespace\x18\x03 \x01(\x0c\"\x18\n\x08Progress\x12\x0c\n\x04head\x18\x01 \x01(\x04\"w\n\x05State\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12&\n\x06source\x18\x02 \x01(\x0e\x32\x16.kvtier.v1.SourceState\x12(\n\ntier_state\x18\x03 \x01(\x0e\x32\x14.kvtier.v1.TierState\x12\x0e\n\x06reason\x18\x04 \x01(\t*R\n\tEventView\x12\x1a\n\x16\x45VENT_VIEW_UNSPECIFIED\x10\x00\x12\x14\n\x10\x45VENT_VIEW_BASIC\x10\x01\x12\x13\n\x0f\x45VENT_VIEW_FULL\x10\x02*\xbe\x01\n\x0bResetReason\x12\x1c\n\x18RESET_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18RESET_REASON_NO_POSITION\x10\x01\x12\x17\n\x13RESET_REASON_LAGGED\x10\x02\x12\x1e\n\x1aRESET_REASON_EPOCH_CHANGED\x10\x03\x12\x1a\n\x16RESET_REASON_COMPACTED\x10\x04\x12\x1e\n\x1aRESET_REASON_AHEAD_OF_HEAD\x10\x05*\xab\x01\n\x0bSourceState\x12\x1c\n\x18SOURCE_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17SOURCE_STATE_CONNECTING\x10\x01\x12\x19\n\x15SOURCE_STATE_SNAPSHOT\x10\x02\x12\x15\n\x11SOURCE_STATE_LIVE\x10\x03\x12\x18\n\x14SOURCE_STATE_SUSPECT\x10\x04\x12\x15\n\x11SOURCE_STATE_DOWN\x10\x05*T\n\tTierState\x12\x1a\n\x16TIER_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10TIER_STATE_READY\x10\x01\x12\x15\n\x11TIER_STATE_SILENT\x10\x02\x32^\n\x0c\x45ventService\x12N\n\x0bWatchEvents\x12\x1d.kvtier.v1.WatchEventsRequest\x1a\x1e.kvtier.v1.WatchEventsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkvtier/v1/event_service.proto\x12\tkvtier.v1\x1a\x15kvtier/v1/block.proto\x1a\x19kvtier/v1/namespace.proto\"\xa9\x01\n\x12WatchEventsRequest\x12*\n\tpositions\x18\x01 \x03(\x0b\x32\x17.kvtier.v1.NodePosition\x12\r\n\x05tiers\x18\x02 \x03(\t\x12 \n\x05media\x18\x03 \x03(\x0e\x32\x11.kvtier.v1.Medium\x12\x12\n\nnamespaces\x18\x04 \x03(\x0c\x12\"\n\x04view\x18\x05 \x01(\x0e\x32\x14.kvtier.v1.EventView\"F\n\x0cNodePosition\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12%\n\x08position\x18\x02 \x01(\x0b\x32\x13.kvtier.v1.Position\"\x9c\x03\n\x13WatchEventsResponse\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x06\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\x04\x12\x0f\n\x07through\x18\x04 \x01(\x04\x12!\n\x05reset\x18\x05 \x01(\x0b\x32\x10.kvtier.v1.ResetH\x00\x12+\n\x08snapshot\x18\x06 \x01(\x0b\x32\x17.kvtier.v1.SnapshotPageH\x00\x12#\n\x06synced\x18\x07 \x01(\x0b\x32\x11.kvtier.v1.SyncedH\x00\x12*\n\x07\x62\x61tches\x18\x08 \x01(\x0b\x32\x17.kvtier.v1.EventBatchesH\x00\x12\'\n\x08progress\x18\t \x01(\x0b\x32\x13.kvtier.v1.ProgressH\x00\x12!\n\x05state\x18\n \x01(\x0b\x32\x10.kvtier.v1.StateH\x00\x12)\n\tnamespace\x18\x0b \x01(\x0b\x32\x14.kvtier.v1.NamespaceH\x00\x12%\n\x07sources\x18\x0c \x01(\x0b\x32\x12.kvtier.v1.SourcesH\x00\x42\x06\n\x04kind\"\x1b\n\x07Sources\x12\x10\n\x08node_ids\x18\x01 \x03(\t\"/\n\x05Reset\x12&\n\x06reason\x18\x01 \x01(\x0e\x32\x16.kvtier.v1.ResetReason\"6\n\x0cSnapshotPage\x12&\n\x06stored\x18\x01 \x03(\x0b\x32\x16.kvtier.v1.BlockStored\"\x18\n\x06Synced\x12\x0e\n\x06\x62locks\x18\x01 \x01(\x04\"6\n\x0c\x45ventBatches\x12&\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x15.kvtier.v1.EventBatch\"\x99\x01\n\nEventBatch\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\'\n\x07\x63leared\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.TierCleared\x12(\n\x07removed\x18\x03 \x03(\x0b\x32\x17.kvtier.v1.BlockRemoved\x12&\n\x06stored\x18\x04 \x03(\x0b\x32\x16.kvtier.v1.BlockStored\"\xf9\x01\n\x0b\x42lockStored\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12!\n\x06medium\x18\x02 \x01(\x0e\x32\x11.kvtier.v1.Medium\x12\x11\n\tnamespace\x18\x03 \x01(\x0c\x12\r\n\x05group\x18\x04 \x01(\r\x12\r\n\x05scope\x18\x05 \x01(\x0c\x12\x14\n\x0c\x61\x64\x61pter_name\x18\x06 \x01(\t\x12\x13\n\x0brun_lengths\x18\x07 \x03(\r\x12\x17\n\x0fstart_positions\x18\x08 \x03(\x04\x12\x1b\n\x13parent_block_hashes\x18\t \x01(\x0c\x12\x14\n\x0c\x62lock_hashes\x18\n \x01(\x0c\x12\x11\n\ttoken_ids\x18\x0b \x03(\r\"\xb0\x01\n\x0c\x42lockRemoved\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12!\n\x06medium\x18\x02 \x01(\x0e\x32\x11.kvtier.v1.Medium\x12\x11\n\tnamespace\x18\x03 \x01(\x0c\x12\r\n\x05group\x18\x04 \x01(\r\x12\r\n\x05scope\x18\x05 \x01(\x0c\x12(\n\x06reason\x18\x06 \x01(\x0e\x32\x18.kvtier.v1.RemovalReason\x12\x14\n\x0c\x62lock_hashes\x18\x07 \x01(\x0c\"Q\n\x0bTierCleared\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12!\n\x06medium\x18\x02 \x01(\x0e\x32\x11.kvtier.v1.Medium\x12\x11\n\tnamespace\x18\x03 \x01(\x0c\"\x18\n\x08Progress\x12\x0c\n\x04head\x18\x01 \x01(\x04\"\xc1\x01\n\x05State\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12&\n\x06source\x18\x02 \x01(\x0e\x32\x16.kvtier.v1.SourceState\x12(\n\ntier_state\x18\x03 \x01(\x0e\x32\x14.kvtier.v1.TierState\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12!\n\x06medium\x18\x05 \x01(\x0e\x32\x11.kvtier.v1.Medium\x12%\n\x08locality\x18\x06 \x01(\x0e\x32\x13.kvtier.v1.Locality*R\n\tEventView\x12\x1a\n\x16\x45VENT_VIEW_UNSPECIFIED\x10\x00\x12\x14\n\x10\x45VENT_VIEW_BASIC\x10\x01\x12\x13\n\x0f\x45VENT_VIEW_FULL\x10\x02*\xbe\x01\n\x0bResetReason\x12\x1c\n\x18RESET_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18RESET_REASON_NO_POSITION\x10\x01\x12\x17\n\x13RESET_REASON_LAGGED\x10\x02\x12\x1e\n\x1aRESET_REASON_EPOCH_CHANGED\x10\x03\x12\x1a\n\x16RESET_REASON_COMPACTED\x10\x04\x12\x1e\n\x1aRESET_REASON_AHEAD_OF_HEAD\x10\x05*\xc5\x01\n\x0bSourceState\x12\x1c\n\x18SOURCE_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17SOURCE_STATE_CONNECTING\x10\x01\x12\x19\n\x15SOURCE_STATE_SNAPSHOT\x10\x02\x12\x15\n\x11SOURCE_STATE_LIVE\x10\x03\x12\x18\n\x14SOURCE_STATE_SUSPECT\x10\x04\x12\x15\n\x11SOURCE_STATE_DOWN\x10\x05\x12\x18\n\x14SOURCE_STATE_REMOVED\x10\x06*\x89\x01\n\tTierState\x12\x1a\n\x16TIER_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10TIER_STATE_READY\x10\x01\x12\x15\n\x11TIER_STATE_SILENT\x10\x02\x12\x18\n\x14TIER_STATE_READ_ONLY\x10\x03\x12\x19\n\x15TIER_STATE_RECOVERING\x10\x04\x32^\n\x0c\x45ventService\x12N\n\x0bWatchEvents\x12\x1d.kvtier.v1.WatchEventsRequest\x1a\x1e.kvtier.v1.WatchEventsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvtier.v1.event_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EVENTVIEW']._serialized_start=1718
-  _globals['_EVENTVIEW']._serialized_end=1800
-  _globals['_RESETREASON']._serialized_start=1803
-  _globals['_RESETREASON']._serialized_end=1993
-  _globals['_SOURCESTATE']._serialized_start=1996
-  _globals['_SOURCESTATE']._serialized_end=2167
-  _globals['_TIERSTATE']._serialized_start=2169
-  _globals['_TIERSTATE']._serialized_end=2253
+  _globals['_EVENTVIEW']._serialized_start=1861
+  _globals['_EVENTVIEW']._serialized_end=1943
+  _globals['_RESETREASON']._serialized_start=1946
+  _globals['_RESETREASON']._serialized_end=2136
+  _globals['_SOURCESTATE']._serialized_start=2139
+  _globals['_SOURCESTATE']._serialized_end=2336
+  _globals['_TIERSTATE']._serialized_start=2339
+  _globals['_TIERSTATE']._serialized_end=2476
   _globals['_WATCHEVENTSREQUEST']._serialized_start=95
   _globals['_WATCHEVENTSREQUEST']._serialized_end=264
   _globals['_NODEPOSITION']._serialized_start=266
   _globals['_NODEPOSITION']._serialized_end=336
   _globals['_WATCHEVENTSRESPONSE']._serialized_start=339
-  _globals['_WATCHEVENTSRESPONSE']._serialized_end=712
-  _globals['_RESET']._serialized_start=714
-  _globals['_RESET']._serialized_end=761
-  _globals['_SNAPSHOTPAGE']._serialized_start=763
-  _globals['_SNAPSHOTPAGE']._serialized_end=817
-  _globals['_SYNCED']._serialized_start=819
-  _globals['_SYNCED']._serialized_end=843
-  _globals['_EVENTBATCHES']._serialized_start=845
-  _globals['_EVENTBATCHES']._serialized_end=899
-  _globals['_EVENTBATCH']._serialized_start=902
-  _globals['_EVENTBATCH']._serialized_end=1055
-  _globals['_BLOCKSTORED']._serialized_start=1058
-  _globals['_BLOCKSTORED']._serialized_end=1307
-  _globals['_BLOCKREMOVED']._serialized_start=1310
-  _globals['_BLOCKREMOVED']._serialized_end=1486
-  _globals['_TIERCLEARED']._serialized_start=1488
-  _globals['_TIERCLEARED']._serialized_end=1569
-  _globals['_PROGRESS']._serialized_start=1571
-  _globals['_PROGRESS']._serialized_end=1595
-  _globals['_STATE']._serialized_start=1597
-  _globals['_STATE']._serialized_end=1716
-  _globals['_EVENTSERVICE']._serialized_start=2255
-  _globals['_EVENTSERVICE']._serialized_end=2349
+  _globals['_WATCHEVENTSRESPONSE']._serialized_end=751
+  _globals['_SOURCES']._serialized_start=753
+  _globals['_SOURCES']._serialized_end=780
+  _globals['_RESET']._serialized_start=782
+  _globals['_RESET']._serialized_end=829
+  _globals['_SNAPSHOTPAGE']._serialized_start=831
+  _globals['_SNAPSHOTPAGE']._serialized_end=885
+  _globals['_SYNCED']._serialized_start=887
+  _globals['_SYNCED']._serialized_end=911
+  _globals['_EVENTBATCHES']._serialized_start=913
+  _globals['_EVENTBATCHES']._serialized_end=967
+  _globals['_EVENTBATCH']._serialized_start=970
+  _globals['_EVENTBATCH']._serialized_end=1123
+  _globals['_BLOCKSTORED']._serialized_start=1126
+  _globals['_BLOCKSTORED']._serialized_end=1375
+  _globals['_BLOCKREMOVED']._serialized_start=1378
+  _globals['_BLOCKREMOVED']._serialized_end=1554
+  _globals['_TIERCLEARED']._serialized_start=1556
+  _globals['_TIERCLEARED']._serialized_end=1637
+  _globals['_PROGRESS']._serialized_start=1639
+  _globals['_PROGRESS']._serialized_end=1663
+  _globals['_STATE']._serialized_start=1666
+  _globals['_STATE']._serialized_end=1859
+  _globals['_EVENTSERVICE']._serialized_start=2478
+  _globals['_EVENTSERVICE']._serialized_end=2572
 # @@protoc_insertion_point(module_scope)

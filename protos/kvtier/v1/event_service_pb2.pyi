@@ -99,6 +99,8 @@ class _SourceStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """Heartbeats are missing."""
     SOURCE_STATE_DOWN: _SourceState.ValueType  # 5
     """Out of reach."""
+    SOURCE_STATE_REMOVED: _SourceState.ValueType  # 6
+    """Not followed any more: forget it. Should it come back, it starts with a reset."""
 
 class SourceState(_SourceState, metaclass=_SourceStateEnumTypeWrapper):
     """SourceState is what is known of a source."""
@@ -115,6 +117,8 @@ SOURCE_STATE_SUSPECT: SourceState.ValueType  # 4
 """Heartbeats are missing."""
 SOURCE_STATE_DOWN: SourceState.ValueType  # 5
 """Out of reach."""
+SOURCE_STATE_REMOVED: SourceState.ValueType  # 6
+"""Not followed any more: forget it. Should it come back, it starts with a reset."""
 Global___SourceState: typing_extensions.TypeAlias = SourceState
 
 class _TierState:
@@ -129,6 +133,14 @@ class _TierStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """In full service."""
     TIER_STATE_SILENT: _TierState.ValueType  # 2
     """Keeps no event state: what it holds cannot be known from events."""
+    TIER_STATE_READ_ONLY: _TierState.ValueType  # 3
+    """Takes no blocks, and removes some only when all that it lacks is room; what it holds can be read
+    as far as the reason allows.
+    """
+    TIER_STATE_RECOVERING: _TierState.ValueType  # 4
+    """Is finding out what it holds: what it finds follows as BlockStored. A block that it is not known
+    to hold may be there all the same.
+    """
 
 class TierState(_TierState, metaclass=_TierStateEnumTypeWrapper):
     """TierState is the condition of a tier."""
@@ -139,6 +151,14 @@ TIER_STATE_READY: TierState.ValueType  # 1
 """In full service."""
 TIER_STATE_SILENT: TierState.ValueType  # 2
 """Keeps no event state: what it holds cannot be known from events."""
+TIER_STATE_READ_ONLY: TierState.ValueType  # 3
+"""Takes no blocks, and removes some only when all that it lacks is room; what it holds can be read
+as far as the reason allows.
+"""
+TIER_STATE_RECOVERING: TierState.ValueType  # 4
+"""Is finding out what it holds: what it finds follows as BlockStored. A block that it is not known
+to hold may be there all the same.
+"""
 Global___TierState: typing_extensions.TypeAlias = TierState
 
 @typing.final
@@ -230,6 +250,7 @@ class WatchEventsResponse(google.protobuf.message.Message):
     PROGRESS_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
     NAMESPACE_FIELD_NUMBER: builtins.int
+    SOURCES_FIELD_NUMBER: builtins.int
     node_id: builtins.str
     """The node whose log this message is of."""
     epoch: builtins.int
@@ -266,6 +287,10 @@ class WatchEventsResponse(google.protobuf.message.Message):
     def namespace(self) -> kvtier.v1.namespace_pb2.Namespace:
         """The description of a namespace, before the first message that uses it."""
 
+    @property
+    def sources(self) -> Global___Sources:
+        """The nodes that the stream is of. Of a proxy only; the message names no node itself."""
+
     def __init__(
         self,
         *,
@@ -280,12 +305,36 @@ class WatchEventsResponse(google.protobuf.message.Message):
         progress: Global___Progress | None = ...,
         state: Global___State | None = ...,
         namespace: kvtier.v1.namespace_pb2.Namespace | None = ...,
+        sources: Global___Sources | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["batches", b"batches", "kind", b"kind", "namespace", b"namespace", "progress", b"progress", "reset", b"reset", "snapshot", b"snapshot", "state", b"state", "synced", b"synced"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["after", b"after", "batches", b"batches", "epoch", b"epoch", "kind", b"kind", "namespace", b"namespace", "node_id", b"node_id", "progress", b"progress", "reset", b"reset", "snapshot", b"snapshot", "state", b"state", "synced", b"synced", "through", b"through"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["reset", "snapshot", "synced", "batches", "progress", "state", "namespace"] | None: ...
+    def HasField(self, field_name: typing.Literal["batches", b"batches", "kind", b"kind", "namespace", b"namespace", "progress", b"progress", "reset", b"reset", "snapshot", b"snapshot", "sources", b"sources", "state", b"state", "synced", b"synced"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["after", b"after", "batches", b"batches", "epoch", b"epoch", "kind", b"kind", "namespace", b"namespace", "node_id", b"node_id", "progress", b"progress", "reset", b"reset", "snapshot", b"snapshot", "sources", b"sources", "state", b"state", "synced", b"synced", "through", b"through"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["kind", b"kind"]) -> typing.Literal["reset", "snapshot", "synced", "batches", "progress", "state", "namespace", "sources"] | None: ...
 
 Global___WatchEventsResponse: typing_extensions.TypeAlias = WatchEventsResponse
+
+@typing.final
+class Sources(google.protobuf.message.Message):
+    """Sources names every node that the stream of a proxy carries. It comes first, and again before the
+    first message of a node that joined, when one has left, and when nothing was sent for a heartbeat's
+    time, so that a follower knows that the proxy lives. A node's own stream has none.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NODE_IDS_FIELD_NUMBER: builtins.int
+    @property
+    def node_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """The nodes' ids, the primary's first."""
+
+    def __init__(
+        self,
+        *,
+        node_ids: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["node_ids", b"node_ids"]) -> None: ...
+
+Global___Sources: typing_extensions.TypeAlias = Sources
 
 @typing.final
 class Reset(google.protobuf.message.Message):
@@ -572,6 +621,8 @@ class State(google.protobuf.message.Message):
     SOURCE_FIELD_NUMBER: builtins.int
     TIER_STATE_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
+    MEDIUM_FIELD_NUMBER: builtins.int
+    LOCALITY_FIELD_NUMBER: builtins.int
     tier: builtins.str
     """The tier's name; empty when the state is the source's."""
     source: Global___SourceState.ValueType
@@ -580,6 +631,10 @@ class State(google.protobuf.message.Message):
     """The tier's state; unspecified when the state is the source's."""
     reason: builtins.str
     """Why, in a few words. May be empty."""
+    medium: kvtier.v1.block_pb2.Medium.ValueType
+    """The tier's medium, when the state is a tier's."""
+    locality: kvtier.v1.block_pb2.Locality.ValueType
+    """Where the tier's bytes are, seen from its node, when the state is a tier's."""
     def __init__(
         self,
         *,
@@ -587,7 +642,9 @@ class State(google.protobuf.message.Message):
         source: Global___SourceState.ValueType = ...,
         tier_state: Global___TierState.ValueType = ...,
         reason: builtins.str = ...,
+        medium: kvtier.v1.block_pb2.Medium.ValueType = ...,
+        locality: kvtier.v1.block_pb2.Locality.ValueType = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["reason", b"reason", "source", b"source", "tier", b"tier", "tier_state", b"tier_state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["locality", b"locality", "medium", b"medium", "reason", b"reason", "source", b"source", "tier", b"tier", "tier_state", b"tier_state"]) -> None: ...
 
 Global___State: typing_extensions.TypeAlias = State

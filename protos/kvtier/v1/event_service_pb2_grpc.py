@@ -59,7 +59,8 @@ class EventServiceServicer(object):
         - NOT_FOUND: a tier filter names a tier that the node does not have.
         - RESOURCE_EXHAUSTED: too many followers, or too many that are sent a snapshot; no message was
         read for too long; or three resets without a synced between them.
-        - UNAVAILABLE: the node is draining; every event was sent before.
+        - UNAVAILABLE: the node is draining; every event was sent before. A node that has drained says so
+        at once, unless the position is one that it can go on from and is not the last.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

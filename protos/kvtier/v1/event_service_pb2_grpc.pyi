@@ -73,7 +73,8 @@ class EventServiceStub(typing.Generic[_EventServiceWatchEventsType]):
     - NOT_FOUND: a tier filter names a tier that the node does not have.
     - RESOURCE_EXHAUSTED: too many followers, or too many that are sent a snapshot; no message was
       read for too long; or three resets without a synced between them.
-    - UNAVAILABLE: the node is draining; every event was sent before.
+    - UNAVAILABLE: the node is draining; every event was sent before. A node that has drained says so
+      at once, unless the position is one that it can go on from and is not the last.
     """
 
 EventServiceAsyncStub: typing_extensions.TypeAlias = EventServiceStub[
@@ -104,7 +105,8 @@ class EventServiceServicer(metaclass=abc.ABCMeta):
         - NOT_FOUND: a tier filter names a tier that the node does not have.
         - RESOURCE_EXHAUSTED: too many followers, or too many that are sent a snapshot; no message was
           read for too long; or three resets without a synced between them.
-        - UNAVAILABLE: the node is draining; every event was sent before.
+        - UNAVAILABLE: the node is draining; every event was sent before. A node that has drained says so
+          at once, unless the position is one that it can go on from and is not the last.
         """
 
 def add_EventServiceServicer_to_server(servicer: EventServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -43,7 +43,7 @@ class ListBlocksRequest(google.protobuf.message.Message):
     """The token of the page before, for the same filter. Empty means the first page."""
     @property
     def tiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Tiers to list. Empty means all."""
+        """Tiers to list, by name; at a proxy NODE/TIER. Empty means all."""
 
     def __init__(
         self,

@@ -33,7 +33,9 @@ class DeleteBlocksRequest(google.protobuf.message.Message):
     namespace: builtins.bytes
     """The namespace's fingerprint, 32 bytes."""
     force: builtins.bool
-    """Remove leased and pinned blocks too."""
+    """Remove leased and pinned blocks too. From a tier of files or objects their bytes go at once, so
+    that no restart brings them back: who reads one under a lease after that is told MISS.
+    """
     @property
     def blocks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.block_pb2.BlockSet]:
         """The blocks, numbered by their place over all sets."""
@@ -88,7 +90,7 @@ class ClearTierRequest(google.protobuf.message.Message):
     namespace: builtins.bytes
     """The only namespace to clear, by fingerprint. Empty means all."""
     force: builtins.bool
-    """Clear leased and pinned blocks too."""
+    """Clear leased and pinned blocks too, as DeleteBlocks does."""
     def __init__(
         self,
         *,

@@ -173,6 +173,12 @@ class _DeleteResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """Not in this tier."""
     DELETE_RESULT_BUSY: _DeleteResult.ValueType  # 3
     """Leased, and force was not set."""
+    DELETE_RESULT_UNAVAILABLE: _DeleteResult.ValueType  # 4
+    """The tier is read-only and not just full, or does not know yet all that it holds; its state tells
+    why, and nothing was done. Or it failed just now: the block is gone for lookups and loads, but
+    could not be deleted for good. That is done as soon as the tier works again; should the node stop
+    before, the block is back after its next start.
+    """
 
 class DeleteResult(_DeleteResult, metaclass=_DeleteResultEnumTypeWrapper):
     """DeleteResult says what became of a block to delete."""
@@ -185,6 +191,12 @@ DELETE_RESULT_NOT_FOUND: DeleteResult.ValueType  # 2
 """Not in this tier."""
 DELETE_RESULT_BUSY: DeleteResult.ValueType  # 3
 """Leased, and force was not set."""
+DELETE_RESULT_UNAVAILABLE: DeleteResult.ValueType  # 4
+"""The tier is read-only and not just full, or does not know yet all that it holds; its state tells
+why, and nothing was done. Or it failed just now: the block is gone for lookups and loads, but
+could not be deleted for good. That is done as soon as the tier works again; should the node stop
+before, the block is back after its next start.
+"""
 Global___DeleteResult: typing_extensions.TypeAlias = DeleteResult
 
 class _WriteResult:
@@ -207,6 +219,10 @@ class _WriteResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """The bytes did not all come; the block was given back."""
     WRITE_RESULT_ABORTED: _WriteResult.ValueType  # 5
     """The block was deleted, or its lease ended, while it was written."""
+    WRITE_RESULT_FAILED: _WriteResult.ValueType  # 6
+    """The tier could not keep it; its state tells why. Under a lease the block may be written again; an
+    offer gives it back.
+    """
 
 class WriteResult(_WriteResult, metaclass=_WriteResultEnumTypeWrapper):
     """WriteResult says what became of a written block."""
@@ -225,6 +241,10 @@ WRITE_RESULT_INCOMPLETE: WriteResult.ValueType  # 4
 """The bytes did not all come; the block was given back."""
 WRITE_RESULT_ABORTED: WriteResult.ValueType  # 5
 """The block was deleted, or its lease ended, while it was written."""
+WRITE_RESULT_FAILED: WriteResult.ValueType  # 6
+"""The tier could not keep it; its state tells why. Under a lease the block may be written again; an
+offer gives it back.
+"""
 Global___WriteResult: typing_extensions.TypeAlias = WriteResult
 
 class _CopyResult:
@@ -295,6 +315,8 @@ class _ReadResultEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """Not readable in this tier."""
     READ_RESULT_CORRUPT: _ReadResult.ValueType  # 2
     """Its bytes no longer match their checksum; the tier dropped it and said so."""
+    READ_RESULT_FAILED: _ReadResult.ValueType  # 3
+    """It could not be read now, though the tier still has it: its state tells why. Try again later."""
 
 class ReadResult(_ReadResult, metaclass=_ReadResultEnumTypeWrapper):
     """ReadResult says why a block is not sent."""
@@ -305,6 +327,8 @@ READ_RESULT_MISS: ReadResult.ValueType  # 1
 """Not readable in this tier."""
 READ_RESULT_CORRUPT: ReadResult.ValueType  # 2
 """Its bytes no longer match their checksum; the tier dropped it and said so."""
+READ_RESULT_FAILED: ReadResult.ValueType  # 3
+"""It could not be read now, though the tier still has it: its state tells why. Try again later."""
 Global___ReadResult: typing_extensions.TypeAlias = ReadResult
 
 @typing.final
@@ -329,8 +353,9 @@ class ChainLookup(google.protobuf.message.Message):
 
     @property
     def tier_masks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """The tiers in which each block is readable: bit i is the tier at place i. Only with
-        include_blocks.
+        """The tiers in which each block is readable: bit i is the tier at place i. A proxy may have more than
+        32 tiers: there are bits for the first 32, and a block that only a later one has is a HIT with
+        mask 0. Only with include_blocks.
         """
 
     def __init__(

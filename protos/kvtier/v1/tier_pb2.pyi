@@ -53,7 +53,7 @@ Global___LeaseKind: typing_extensions.TypeAlias = LeaseKind
 
 @typing.final
 class Node(google.protobuf.message.Message):
-    """Node is a tier server process."""
+    """Node is a tier server process, or a proxy over several."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -66,6 +66,7 @@ class Node(google.protobuf.message.Message):
     FOLLOWERS_FIELD_NUMBER: builtins.int
     LEASES_FIELD_NUMBER: builtins.int
     LIMITS_FIELD_NUMBER: builtins.int
+    DRAINING_FIELD_NUMBER: builtins.int
     node_id: builtins.str
     """The node's stable id, from its configuration."""
     incarnation: builtins.int
@@ -73,18 +74,20 @@ class Node(google.protobuf.message.Message):
     version: builtins.str
     """The server's version."""
     oldest_sequence: builtins.int
-    """The oldest sequence from which a follower can still resume."""
+    """The oldest sequence from which a follower can still resume; 0 for a proxy."""
     followers: builtins.int
     """Followers connected now."""
     leases: builtins.int
     """Open leases, pins too."""
+    draining: builtins.bool
+    """It takes no new stores and loads: it drains, or has drained."""
     @property
     def start_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When the process started."""
 
     @property
     def head(self) -> kvtier.v1.block_pb2.Position:
-        """The newest position of the event log."""
+        """The newest position of the event log. Unset for a proxy, which has none."""
 
     @property
     def limits(self) -> Global___Limits:
@@ -102,9 +105,10 @@ class Node(google.protobuf.message.Message):
         followers: builtins.int = ...,
         leases: builtins.int = ...,
         limits: Global___Limits | None = ...,
+        draining: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["head", b"head", "limits", b"limits", "start_time", b"start_time"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["followers", b"followers", "head", b"head", "incarnation", b"incarnation", "leases", b"leases", "limits", b"limits", "node_id", b"node_id", "oldest_sequence", b"oldest_sequence", "start_time", b"start_time", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["draining", b"draining", "followers", b"followers", "head", b"head", "incarnation", b"incarnation", "leases", b"leases", "limits", b"limits", "node_id", b"node_id", "oldest_sequence", b"oldest_sequence", "start_time", b"start_time", "version", b"version"]) -> None: ...
 
 Global___Node: typing_extensions.TypeAlias = Node
 
@@ -196,24 +200,35 @@ class Tier(google.protobuf.message.Message):
     ON_EVICT_FIELD_NUMBER: builtins.int
     WRITE_THROUGH_FIELD_NUMBER: builtins.int
     STORE_THRESHOLD_FIELD_NUMBER: builtins.int
+    STATE_REASON_FIELD_NUMBER: builtins.int
+    USED_BYTES_FIELD_NUMBER: builtins.int
+    RECOVERED_BLOCKS_FIELD_NUMBER: builtins.int
+    RECOVERING_BLOCKS_FIELD_NUMBER: builtins.int
+    LOCALITY_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """The tier's name on its node."""
+    """The tier's name on its node; from a proxy NODE/TIER."""
     medium: kvtier.v1.block_pb2.Medium.ValueType
     """The kind of storage."""
     device: builtins.str
-    """What really holds the bytes: "shared-memory", "cuda:0", or "emulated" for a GPU tier in host
-    memory.
+    """What really holds the bytes: "shared-memory", "cuda:0", "emulated" for a GPU tier in host memory,
+    "file-system" or "object-store".
     """
     state: kvtier.v1.event_service_pb2.TierState.ValueType
-    """READY, or SILENT when the tier keeps no event state."""
+    """SILENT for a tier that keeps no event state, when it is READY otherwise. Unspecified for one whose
+    node a proxy does not reach.
+    """
     policy: builtins.str
     """The replacement policy's name."""
     capacity_bytes: builtins.int
     """Bytes set aside for blocks."""
     slot_bytes: builtins.int
-    """Bytes of one slot; 0 until the first namespace has fixed it."""
+    """Bytes of one slot; 0 until the first namespace has fixed it. A tier of files or objects has room
+    by bytes: there it is what the largest block so far takes, and may grow.
+    """
     capacity_blocks: builtins.int
-    """Blocks that fit; 0 until slot_bytes is known."""
+    """Blocks that fit; 0 until slot_bytes is known. In a tier of files or objects more fit where they
+    are smaller than slot_bytes.
+    """
     ready_blocks: builtins.int
     """Readable blocks."""
     pending_blocks: builtins.int
@@ -230,6 +245,16 @@ class Tier(google.protobuf.message.Message):
     """The tier that evicted blocks go to; empty when they are dropped."""
     store_threshold: builtins.int
     """From which offer on a block is stored; 1 stores every block at once."""
+    state_reason: builtins.str
+    """Why the tier is in its state, in a few words, such as "no space left on device". May be empty."""
+    used_bytes: builtins.int
+    """Bytes in use: of slots, or what files or objects take with all that belongs to them."""
+    recovered_blocks: builtins.int
+    """Blocks that the start has found again, or given up, so far."""
+    recovering_blocks: builtins.int
+    """Blocks that the start has to look at; 0 until they are counted, and where nothing is recovered."""
+    locality: kvtier.v1.block_pb2.Locality.ValueType
+    """Where the bytes are."""
     @property
     def counters(self) -> Global___TierCounters:
         """What happened since the start."""
@@ -266,9 +291,14 @@ class Tier(google.protobuf.message.Message):
         on_evict: builtins.str = ...,
         write_through: collections.abc.Iterable[builtins.str] | None = ...,
         store_threshold: builtins.int = ...,
+        state_reason: builtins.str = ...,
+        used_bytes: builtins.int = ...,
+        recovered_blocks: builtins.int = ...,
+        recovering_blocks: builtins.int = ...,
+        locality: kvtier.v1.block_pb2.Locality.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["counters", b"counters", "oldest_lease", b"oldest_lease"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capacity_blocks", b"capacity_blocks", "capacity_bytes", b"capacity_bytes", "counters", b"counters", "device", b"device", "draining_blocks", b"draining_blocks", "leased_blocks", b"leased_blocks", "medium", b"medium", "name", b"name", "oldest_lease", b"oldest_lease", "on_evict", b"on_evict", "pending_blocks", b"pending_blocks", "pinned_blocks", b"pinned_blocks", "policy", b"policy", "quarantined_blocks", b"quarantined_blocks", "ready_blocks", b"ready_blocks", "slot_bytes", b"slot_bytes", "state", b"state", "store_threshold", b"store_threshold", "write_through", b"write_through"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capacity_blocks", b"capacity_blocks", "capacity_bytes", b"capacity_bytes", "counters", b"counters", "device", b"device", "draining_blocks", b"draining_blocks", "leased_blocks", b"leased_blocks", "locality", b"locality", "medium", b"medium", "name", b"name", "oldest_lease", b"oldest_lease", "on_evict", b"on_evict", "pending_blocks", b"pending_blocks", "pinned_blocks", b"pinned_blocks", "policy", b"policy", "quarantined_blocks", b"quarantined_blocks", "ready_blocks", b"ready_blocks", "recovered_blocks", b"recovered_blocks", "recovering_blocks", b"recovering_blocks", "slot_bytes", b"slot_bytes", "state", b"state", "state_reason", b"state_reason", "store_threshold", b"store_threshold", "used_bytes", b"used_bytes", "write_through", b"write_through"]) -> None: ...
 
 Global___Tier: typing_extensions.TypeAlias = Tier
 
@@ -292,6 +322,9 @@ class TierCounters(google.protobuf.message.Message):
     WRITTEN_THROUGH_FIELD_NUMBER: builtins.int
     COPIES_FAILED_FIELD_NUMBER: builtins.int
     DEFERRED_FIELD_NUMBER: builtins.int
+    LOST_FIELD_NUMBER: builtins.int
+    TRIMMED_FIELD_NUMBER: builtins.int
+    SCRUBBED_FIELD_NUMBER: builtins.int
     stored: builtins.int
     """Blocks that became readable."""
     removed: builtins.int
@@ -322,6 +355,12 @@ class TierCounters(google.protobuf.message.Message):
     """Copies to this tier that were given up: for want of room, or because reading or writing failed."""
     deferred: builtins.int
     """Absent blocks in offers that were not to be written yet, because of the store threshold."""
+    lost: builtins.int
+    """Of the removed blocks, those whose bytes had vanished."""
+    trimmed: builtins.int
+    """Blocks that the start left out because they are beyond the capacity."""
+    scrubbed: builtins.int
+    """Blocks whose bytes the background check has read and compared."""
     def __init__(
         self,
         *,
@@ -339,8 +378,11 @@ class TierCounters(google.protobuf.message.Message):
         written_through: builtins.int = ...,
         copies_failed: builtins.int = ...,
         deferred: builtins.int = ...,
+        lost: builtins.int = ...,
+        trimmed: builtins.int = ...,
+        scrubbed: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "copies_failed", b"copies_failed", "corrupt", b"corrupt", "deferred", b"deferred", "demoted", b"demoted", "dropped", b"dropped", "evicted", b"evicted", "loaded", b"loaded", "mismatched", b"mismatched", "promoted", b"promoted", "refused", b"refused", "removed", b"removed", "stored", b"stored", "written_through", b"written_through"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["abandoned", b"abandoned", "copies_failed", b"copies_failed", "corrupt", b"corrupt", "deferred", b"deferred", "demoted", b"demoted", "dropped", b"dropped", "evicted", b"evicted", "loaded", b"loaded", "lost", b"lost", "mismatched", b"mismatched", "promoted", b"promoted", "refused", b"refused", "removed", b"removed", "scrubbed", b"scrubbed", "stored", b"stored", "trimmed", b"trimmed", "written_through", b"written_through"]) -> None: ...
 
 Global___TierCounters: typing_extensions.TypeAlias = TierCounters
 
@@ -363,7 +405,7 @@ class Block(google.protobuf.message.Message):
     LEASES_FIELD_NUMBER: builtins.int
     STORED_TIME_FIELD_NUMBER: builtins.int
     tier: builtins.str
-    """The tier's name."""
+    """The tier's name; from a proxy NODE/TIER."""
     namespace: builtins.bytes
     """The namespace's fingerprint, 32 bytes."""
     group: builtins.int
@@ -422,7 +464,7 @@ class BlockLease(google.protobuf.message.Message):
     owner: builtins.str
     """Who holds it."""
     tier: builtins.str
-    """The tier of the copy."""
+    """The tier of the copy; from a proxy NODE/TIER."""
     kind: Global___LeaseKind.ValueType
     """What it is for."""
     @property

@@ -26,6 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from kvtier.v1 import block_pb2 as kvtier_dot_v1_dot_block__pb2
 from kvtier.v1 import copying_pb2 as kvtier_dot_v1_dot_copying__pb2
 from kvtier.v1 import listing_pb2 as kvtier_dot_v1_dot_listing__pb2
+from kvtier.v1 import lookup_pb2 as kvtier_dot_v1_dot_lookup__pb2
 from kvtier.v1 import namespace_pb2 as kvtier_dot_v1_dot_namespace__pb2
 from kvtier.v1 import pinning_pb2 as kvtier_dot_v1_dot_pinning__pb2
 from kvtier.v1 import removal_pb2 as kvtier_dot_v1_dot_removal__pb2
@@ -33,61 +34,57 @@ from kvtier.v1 import result_pb2 as kvtier_dot_v1_dot_result__pb2
 from kvtier.v1 import tier_pb2 as kvtier_dot_v1_dot_tier__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ckvtier/v1/tier_service.proto\x12\tkvtier.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15kvtier/v1/block.proto\x1a\x17kvtier/v1/copying.proto\x1a\x17kvtier/v1/listing.proto\x1a\x19kvtier/v1/namespace.proto\x1a\x17kvtier/v1/pinning.proto\x1a\x17kvtier/v1/removal.proto\x1a\x16kvtier/v1/result.proto\x1a\x14kvtier/v1/tier.proto\"\x10\n\x0eGetNodeRequest\"0\n\x0fGetNodeResponse\x12\x1d\n\x04node\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Node\"\x12\n\x10ListTiersRequest\"3\n\x11ListTiersResponse\x12\x1e\n\x05tiers\x18\x01 \x03(\x0b\x32\x0f.kvtier.v1.Tier\"C\n\x18RegisterNamespaceRequest\x12\'\n\tnamespace\x18\x01 \x01(\x0b\x32\x14.kvtier.v1.Namespace\"0\n\x19RegisterNamespaceResponse\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\x0c\"\x17\n\x15ListNamespacesRequest\"B\n\x16ListNamespacesResponse\x12(\n\nnamespaces\x18\x01 \x03(\x0b\x32\x14.kvtier.v1.Namespace\"e\n\x13LookupBlocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x16\n\x0einclude_blocks\x18\x03 \x01(\x08\"M\n\x14LookupBlocksResponse\x12\r\n\x05tiers\x18\x01 \x03(\t\x12&\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x16.kvtier.v1.ChainLookup\"\xd7\x01\n\x13PrepareStoreRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12!\n\x04runs\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockRun\x12\x10\n\x08lease_id\x18\x04 \x01(\x0c\x12\r\n\x05owner\x18\x05 \x01(\t\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0e\n\x06locate\x18\x08 \x01(\x08\x12\x0f\n\x07mapping\x18\t \x01(\x06\"\xc7\x01\n\x14PrepareStoreResponse\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x08outcomes\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.StoreOutcome\x12,\n\x07\x65victed\x18\x04 \x03(\x0b\x32\x1b.kvtier.v1.NamespacedBlocks\x12\r\n\x05slots\x18\x05 \x03(\r\"\x86\x01\n\x14\x43ompleteStoreRequest\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12\x15\n\rfailed_blocks\x18\x02 \x03(\r\x12\x0e\n\x06\x66\x61iled\x18\x03 \x01(\x08\x12\x13\n\x0bwait_copies\x18\x04 \x01(\x08\x12\x11\n\tchecksums\x18\x05 \x03(\x06\"C\n\x15\x43ompleteStoreResponse\x12*\n\x07results\x18\x01 \x03(\x0e\x32\x19.kvtier.v1.CompleteResult\"\xf7\x01\n\x12PrepareLoadRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12#\n\x06\x62locks\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x10\n\x08lease_id\x18\x04 \x01(\x0c\x12\r\n\x05owner\x18\x05 \x01(\t\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0f\n\x07promote\x18\x08 \x01(\x08\x12\x0c\n\x04wait\x18\t \x01(\x08\x12\x0e\n\x06locate\x18\n \x01(\x08\x12\x0f\n\x07mapping\x18\x0b \x01(\x06\"\xaa\x01\n\x13PrepareLoadResponse\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x07results\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.LookupResult\x12\r\n\x05slots\x18\x04 \x03(\r\x12\x11\n\tchecksums\x18\x05 \x03(\x06\"6\n\x13\x43ompleteLoadRequest\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\"\x16\n\x14\x43ompleteLoadResponse\"^\n\x12RenewLeasesRequest\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\">\n\x13RenewLeasesResponse\x12\'\n\x07results\x18\x01 \x03(\x0e\x32\x16.kvtier.v1.LeaseResult\"G\n\x14ReleaseLeasesRequest\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvtier.v1.Lease\x12\r\n\x05owner\x18\x02 \x01(\t\"V\n\x15ReleaseLeasesResponse\x12\'\n\x07results\x18\x01 \x03(\x0e\x32\x16.kvtier.v1.LeaseResult\x12\x14\n\x0cowner_leases\x18\x02 \x01(\r\"o\n\x12TouchBlocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\r\n\x05tiers\x18\x04 \x03(\t\"8\n\x13TouchBlocksResponse\x12\r\n\x05tiers\x18\x01 \x03(\t\x12\x12\n\ntier_masks\x18\x02 \x03(\r2\xc8\x0c\n\x0bTierService\x12@\n\x07GetNode\x12\x19.kvtier.v1.GetNodeRequest\x1a\x1a.kvtier.v1.GetNodeResponse\x12\x46\n\tListTiers\x12\x1b.kvtier.v1.ListTiersRequest\x1a\x1c.kvtier.v1.ListTiersResponse\x12^\n\x11RegisterNamespace\x12#.kvtier.v1.RegisterNamespaceRequest\x1a$.kvtier.v1.RegisterNamespaceResponse\x12U\n\x0eListNamespaces\x12 .kvtier.v1.ListNamespacesRequest\x1a!.kvtier.v1.ListNamespacesResponse\x12X\n\x0f\x44\x65leteNamespace\x12!.kvtier.v1.DeleteNamespaceRequest\x1a\".kvtier.v1.DeleteNamespaceResponse\x12O\n\x0cLookupBlocks\x12\x1e.kvtier.v1.LookupBlocksRequest\x1a\x1f.kvtier.v1.LookupBlocksResponse\x12O\n\x0cPrepareStore\x12\x1e.kvtier.v1.PrepareStoreRequest\x1a\x1f.kvtier.v1.PrepareStoreResponse\x12R\n\rCompleteStore\x12\x1f.kvtier.v1.CompleteStoreRequest\x1a .kvtier.v1.CompleteStoreResponse\x12L\n\x0bPrepareLoad\x12\x1d.kvtier.v1.PrepareLoadRequest\x1a\x1e.kvtier.v1.PrepareLoadResponse\x12O\n\x0c\x43ompleteLoad\x12\x1e.kvtier.v1.CompleteLoadRequest\x1a\x1f.kvtier.v1.CompleteLoadResponse\x12L\n\x0bRenewLeases\x12\x1d.kvtier.v1.RenewLeasesRequest\x1a\x1e.kvtier.v1.RenewLeasesResponse\x12R\n\rReleaseLeases\x12\x1f.kvtier.v1.ReleaseLeasesRequest\x1a .kvtier.v1.ReleaseLeasesResponse\x12L\n\x0bTouchBlocks\x12\x1d.kvtier.v1.TouchBlocksRequest\x1a\x1e.kvtier.v1.TouchBlocksResponse\x12K\n\nCopyBlocks\x12\x1c.kvtier.v1.CopyBlocksRequest\x1a\x1d.kvtier.v1.CopyBlocksResponse0\x01\x12\x46\n\tPinBlocks\x12\x1b.kvtier.v1.PinBlocksRequest\x1a\x1c.kvtier.v1.PinBlocksResponse\x12L\n\x0bUnpinBlocks\x12\x1d.kvtier.v1.UnpinBlocksRequest\x1a\x1e.kvtier.v1.UnpinBlocksResponse\x12O\n\x0c\x44\x65leteBlocks\x12\x1e.kvtier.v1.DeleteBlocksRequest\x1a\x1f.kvtier.v1.DeleteBlocksResponse\x12\x46\n\tClearTier\x12\x1b.kvtier.v1.ClearTierRequest\x1a\x1c.kvtier.v1.ClearTierResponse\x12I\n\nListBlocks\x12\x1c.kvtier.v1.ListBlocksRequest\x1a\x1d.kvtier.v1.ListBlocksResponse\x12R\n\rDescribeBlock\x12\x1f.kvtier.v1.DescribeBlockRequest\x1a .kvtier.v1.DescribeBlockResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ckvtier/v1/tier_service.proto\x12\tkvtier.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x15kvtier/v1/block.proto\x1a\x17kvtier/v1/copying.proto\x1a\x17kvtier/v1/listing.proto\x1a\x16kvtier/v1/lookup.proto\x1a\x19kvtier/v1/namespace.proto\x1a\x17kvtier/v1/pinning.proto\x1a\x17kvtier/v1/removal.proto\x1a\x16kvtier/v1/result.proto\x1a\x14kvtier/v1/tier.proto\"\x10\n\x0eGetNodeRequest\"0\n\x0fGetNodeResponse\x12\x1d\n\x04node\x18\x01 \x01(\x0b\x32\x0f.kvtier.v1.Node\"\x12\n\x10ListTiersRequest\"3\n\x11ListTiersResponse\x12\x1e\n\x05tiers\x18\x01 \x03(\x0b\x32\x0f.kvtier.v1.Tier\"C\n\x18RegisterNamespaceRequest\x12\'\n\tnamespace\x18\x01 \x01(\x0b\x32\x14.kvtier.v1.Namespace\"0\n\x19RegisterNamespaceResponse\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\x0c\"\x17\n\x15ListNamespacesRequest\"B\n\x16ListNamespacesResponse\x12(\n\nnamespaces\x18\x01 \x03(\x0b\x32\x14.kvtier.v1.Namespace\"\xd7\x01\n\x13PrepareStoreRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12!\n\x04runs\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockRun\x12\x10\n\x08lease_id\x18\x04 \x01(\x0c\x12\r\n\x05owner\x18\x05 \x01(\t\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0e\n\x06locate\x18\x08 \x01(\x08\x12\x0f\n\x07mapping\x18\t \x01(\x06\"\xc7\x01\n\x14PrepareStoreResponse\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x08outcomes\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.StoreOutcome\x12,\n\x07\x65victed\x18\x04 \x03(\x0b\x32\x1b.kvtier.v1.NamespacedBlocks\x12\r\n\x05slots\x18\x05 \x03(\r\"\x86\x01\n\x14\x43ompleteStoreRequest\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12\x15\n\rfailed_blocks\x18\x02 \x03(\r\x12\x0e\n\x06\x66\x61iled\x18\x03 \x01(\x08\x12\x13\n\x0bwait_copies\x18\x04 \x01(\x08\x12\x11\n\tchecksums\x18\x05 \x03(\x06\"C\n\x15\x43ompleteStoreResponse\x12*\n\x07results\x18\x01 \x03(\x0e\x32\x19.kvtier.v1.CompleteResult\"\xf7\x01\n\x12PrepareLoadRequest\x12\x0c\n\x04tier\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\x0c\x12#\n\x06\x62locks\x18\x03 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x10\n\x08lease_id\x18\x04 \x01(\x0c\x12\r\n\x05owner\x18\x05 \x01(\t\x12&\n\x03ttl\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0f\n\x07promote\x18\x08 \x01(\x08\x12\x0c\n\x04wait\x18\t \x01(\x08\x12\x0e\n\x06locate\x18\n \x01(\x08\x12\x0f\n\x07mapping\x18\x0b \x01(\x06\"\xaa\x01\n\x13PrepareLoadResponse\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x07results\x18\x03 \x03(\x0e\x32\x17.kvtier.v1.LookupResult\x12\r\n\x05slots\x18\x04 \x03(\r\x12\x11\n\tchecksums\x18\x05 \x03(\x06\"6\n\x13\x43ompleteLoadRequest\x12\x1f\n\x05lease\x18\x01 \x01(\x0b\x32\x10.kvtier.v1.Lease\"\x16\n\x14\x43ompleteLoadResponse\"^\n\x12RenewLeasesRequest\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvtier.v1.Lease\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\">\n\x13RenewLeasesResponse\x12\'\n\x07results\x18\x01 \x03(\x0e\x32\x16.kvtier.v1.LeaseResult\"G\n\x14ReleaseLeasesRequest\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvtier.v1.Lease\x12\r\n\x05owner\x18\x02 \x01(\t\"V\n\x15ReleaseLeasesResponse\x12\'\n\x07results\x18\x01 \x03(\x0e\x32\x16.kvtier.v1.LeaseResult\x12\x14\n\x0cowner_leases\x18\x02 \x01(\r\"o\n\x12TouchBlocksRequest\x12\x11\n\tnamespace\x18\x01 \x01(\x0c\x12#\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x13.kvtier.v1.BlockSet\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\r\n\x05tiers\x18\x04 \x03(\t\"8\n\x13TouchBlocksResponse\x12\r\n\x05tiers\x18\x01 \x03(\t\x12\x12\n\ntier_masks\x18\x02 \x03(\r2\xc8\x0c\n\x0bTierService\x12@\n\x07GetNode\x12\x19.kvtier.v1.GetNodeRequest\x1a\x1a.kvtier.v1.GetNodeResponse\x12\x46\n\tListTiers\x12\x1b.kvtier.v1.ListTiersRequest\x1a\x1c.kvtier.v1.ListTiersResponse\x12^\n\x11RegisterNamespace\x12#.kvtier.v1.RegisterNamespaceRequest\x1a$.kvtier.v1.RegisterNamespaceResponse\x12U\n\x0eListNamespaces\x12 .kvtier.v1.ListNamespacesRequest\x1a!.kvtier.v1.ListNamespacesResponse\x12X\n\x0f\x44\x65leteNamespace\x12!.kvtier.v1.DeleteNamespaceRequest\x1a\".kvtier.v1.DeleteNamespaceResponse\x12O\n\x0cLookupBlocks\x12\x1e.kvtier.v1.LookupBlocksRequest\x1a\x1f.kvtier.v1.LookupBlocksResponse\x12O\n\x0cPrepareStore\x12\x1e.kvtier.v1.PrepareStoreRequest\x1a\x1f.kvtier.v1.PrepareStoreResponse\x12R\n\rCompleteStore\x12\x1f.kvtier.v1.CompleteStoreRequest\x1a .kvtier.v1.CompleteStoreResponse\x12L\n\x0bPrepareLoad\x12\x1d.kvtier.v1.PrepareLoadRequest\x1a\x1e.kvtier.v1.PrepareLoadResponse\x12O\n\x0c\x43ompleteLoad\x12\x1e.kvtier.v1.CompleteLoadRequest\x1a\x1f.kvtier.v1.CompleteLoadResponse\x12L\n\x0bRenewLeases\x12\x1d.kvtier.v1.RenewLeasesRequest\x1a\x1e.kvtier.v1.RenewLeasesResponse\x12R\n\rReleaseLeases\x12\x1f.kvtier.v1.ReleaseLeasesRequest\x1a .kvtier.v1.ReleaseLeasesResponse\x12L\n\x0bTouchBlocks\x12\x1d.kvtier.v1.TouchBlocksRequest\x1a\x1e.kvtier.v1.TouchBlocksResponse\x12K\n\nCopyBlocks\x12\x1c.kvtier.v1.CopyBlocksRequest\x1a\x1d.kvtier.v1.CopyBlocksResponse0\x01\x12\x46\n\tPinBlocks\x12\x1b.kvtier.v1.PinBlocksRequest\x1a\x1c.kvtier.v1.PinBlocksResponse\x12L\n\x0bUnpinBlocks\x12\x1d.kvtier.v1.UnpinBlocksRequest\x1a\x1e.kvtier.v1.UnpinBlocksResponse\x12O\n\x0c\x44\x65leteBlocks\x12\x1e.kvtier.v1.DeleteBlocksRequest\x1a\x1f.kvtier.v1.DeleteBlocksResponse\x12\x46\n\tClearTier\x12\x1b.kvtier.v1.ClearTierRequest\x1a\x1c.kvtier.v1.ClearTierResponse\x12I\n\nListBlocks\x12\x1c.kvtier.v1.ListBlocksRequest\x1a\x1d.kvtier.v1.ListBlocksResponse\x12R\n\rDescribeBlock\x12\x1f.kvtier.v1.DescribeBlockRequest\x1a .kvtier.v1.DescribeBlockResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvtier.v1.tier_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETNODEREQUEST']._serialized_start=271
-  _globals['_GETNODEREQUEST']._serialized_end=287
-  _globals['_GETNODERESPONSE']._serialized_start=289
-  _globals['_GETNODERESPONSE']._serialized_end=337
-  _globals['_LISTTIERSREQUEST']._serialized_start=339
-  _globals['_LISTTIERSREQUEST']._serialized_end=357
-  _globals['_LISTTIERSRESPONSE']._serialized_start=359
-  _globals['_LISTTIERSRESPONSE']._serialized_end=410
-  _globals['_REGISTERNAMESPACEREQUEST']._serialized_start=412
-  _globals['_REGISTERNAMESPACEREQUEST']._serialized_end=479
-  _globals['_REGISTERNAMESPACERESPONSE']._serialized_start=481
-  _globals['_REGISTERNAMESPACERESPONSE']._serialized_end=529
-  _globals['_LISTNAMESPACESREQUEST']._serialized_start=531
-  _globals['_LISTNAMESPACESREQUEST']._serialized_end=554
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=556
-  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=622
-  _globals['_LOOKUPBLOCKSREQUEST']._serialized_start=624
-  _globals['_LOOKUPBLOCKSREQUEST']._serialized_end=725
-  _globals['_LOOKUPBLOCKSRESPONSE']._serialized_start=727
-  _globals['_LOOKUPBLOCKSRESPONSE']._serialized_end=804
-  _globals['_PREPARESTOREREQUEST']._serialized_start=807
-  _globals['_PREPARESTOREREQUEST']._serialized_end=1022
-  _globals['_PREPARESTORERESPONSE']._serialized_start=1025
-  _globals['_PREPARESTORERESPONSE']._serialized_end=1224
-  _globals['_COMPLETESTOREREQUEST']._serialized_start=1227
-  _globals['_COMPLETESTOREREQUEST']._serialized_end=1361
-  _globals['_COMPLETESTORERESPONSE']._serialized_start=1363
-  _globals['_COMPLETESTORERESPONSE']._serialized_end=1430
-  _globals['_PREPARELOADREQUEST']._serialized_start=1433
-  _globals['_PREPARELOADREQUEST']._serialized_end=1680
-  _globals['_PREPARELOADRESPONSE']._serialized_start=1683
-  _globals['_PREPARELOADRESPONSE']._serialized_end=1853
-  _globals['_COMPLETELOADREQUEST']._serialized_start=1855
-  _globals['_COMPLETELOADREQUEST']._serialized_end=1909
-  _globals['_COMPLETELOADRESPONSE']._serialized_start=1911
-  _globals['_COMPLETELOADRESPONSE']._serialized_end=1933
-  _globals['_RENEWLEASESREQUEST']._serialized_start=1935
-  _globals['_RENEWLEASESREQUEST']._serialized_end=2029
-  _globals['_RENEWLEASESRESPONSE']._serialized_start=2031
-  _globals['_RENEWLEASESRESPONSE']._serialized_end=2093
-  _globals['_RELEASELEASESREQUEST']._serialized_start=2095
-  _globals['_RELEASELEASESREQUEST']._serialized_end=2166
-  _globals['_RELEASELEASESRESPONSE']._serialized_start=2168
-  _globals['_RELEASELEASESRESPONSE']._serialized_end=2254
-  _globals['_TOUCHBLOCKSREQUEST']._serialized_start=2256
-  _globals['_TOUCHBLOCKSREQUEST']._serialized_end=2367
-  _globals['_TOUCHBLOCKSRESPONSE']._serialized_start=2369
-  _globals['_TOUCHBLOCKSRESPONSE']._serialized_end=2425
-  _globals['_TIERSERVICE']._serialized_start=2428
-  _globals['_TIERSERVICE']._serialized_end=4036
+  _globals['_GETNODEREQUEST']._serialized_start=295
+  _globals['_GETNODEREQUEST']._serialized_end=311
+  _globals['_GETNODERESPONSE']._serialized_start=313
+  _globals['_GETNODERESPONSE']._serialized_end=361
+  _globals['_LISTTIERSREQUEST']._serialized_start=363
+  _globals['_LISTTIERSREQUEST']._serialized_end=381
+  _globals['_LISTTIERSRESPONSE']._serialized_start=383
+  _globals['_LISTTIERSRESPONSE']._serialized_end=434
+  _globals['_REGISTERNAMESPACEREQUEST']._serialized_start=436
+  _globals['_REGISTERNAMESPACEREQUEST']._serialized_end=503
+  _globals['_REGISTERNAMESPACERESPONSE']._serialized_start=505
+  _globals['_REGISTERNAMESPACERESPONSE']._serialized_end=553
+  _globals['_LISTNAMESPACESREQUEST']._serialized_start=555
+  _globals['_LISTNAMESPACESREQUEST']._serialized_end=578
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_start=580
+  _globals['_LISTNAMESPACESRESPONSE']._serialized_end=646
+  _globals['_PREPARESTOREREQUEST']._serialized_start=649
+  _globals['_PREPARESTOREREQUEST']._serialized_end=864
+  _globals['_PREPARESTORERESPONSE']._serialized_start=867
+  _globals['_PREPARESTORERESPONSE']._serialized_end=1066
+  _globals['_COMPLETESTOREREQUEST']._serialized_start=1069
+  _globals['_COMPLETESTOREREQUEST']._serialized_end=1203
+  _globals['_COMPLETESTORERESPONSE']._serialized_start=1205
+  _globals['_COMPLETESTORERESPONSE']._serialized_end=1272
+  _globals['_PREPARELOADREQUEST']._serialized_start=1275
+  _globals['_PREPARELOADREQUEST']._serialized_end=1522
+  _globals['_PREPARELOADRESPONSE']._serialized_start=1525
+  _globals['_PREPARELOADRESPONSE']._serialized_end=1695
+  _globals['_COMPLETELOADREQUEST']._serialized_start=1697
+  _globals['_COMPLETELOADREQUEST']._serialized_end=1751
+  _globals['_COMPLETELOADRESPONSE']._serialized_start=1753
+  _globals['_COMPLETELOADRESPONSE']._serialized_end=1775
+  _globals['_RENEWLEASESREQUEST']._serialized_start=1777
+  _globals['_RENEWLEASESREQUEST']._serialized_end=1871
+  _globals['_RENEWLEASESRESPONSE']._serialized_start=1873
+  _globals['_RENEWLEASESRESPONSE']._serialized_end=1935
+  _globals['_RELEASELEASESREQUEST']._serialized_start=1937
+  _globals['_RELEASELEASESREQUEST']._serialized_end=2008
+  _globals['_RELEASELEASESRESPONSE']._serialized_start=2010
+  _globals['_RELEASELEASESRESPONSE']._serialized_end=2096
+  _globals['_TOUCHBLOCKSREQUEST']._serialized_start=2098
+  _globals['_TOUCHBLOCKSREQUEST']._serialized_end=2209
+  _globals['_TOUCHBLOCKSRESPONSE']._serialized_start=2211
+  _globals['_TOUCHBLOCKSRESPONSE']._serialized_end=2267
+  _globals['_TIERSERVICE']._serialized_start=2270
+  _globals['_TIERSERVICE']._serialized_end=3878
 # @@protoc_insertion_point(module_scope)

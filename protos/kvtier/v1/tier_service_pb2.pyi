@@ -160,60 +160,6 @@ class ListNamespacesResponse(google.protobuf.message.Message):
 Global___ListNamespacesResponse: typing_extensions.TypeAlias = ListNamespacesResponse
 
 @typing.final
-class LookupBlocksRequest(google.protobuf.message.Message):
-    """LookupBlocksRequest asks for one or more chains of one namespace."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    NAMESPACE_FIELD_NUMBER: builtins.int
-    CHAINS_FIELD_NUMBER: builtins.int
-    INCLUDE_BLOCKS_FIELD_NUMBER: builtins.int
-    namespace: builtins.bytes
-    """The namespace's fingerprint, 32 bytes."""
-    include_blocks: builtins.bool
-    """Answer for every block too, also past the first miss."""
-    @property
-    def chains(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.block_pb2.BlockSet]:
-        """The chains, each parent first."""
-
-    def __init__(
-        self,
-        *,
-        namespace: builtins.bytes = ...,
-        chains: collections.abc.Iterable[kvtier.v1.block_pb2.BlockSet] | None = ...,
-        include_blocks: builtins.bool = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["chains", b"chains", "include_blocks", b"include_blocks", "namespace", b"namespace"]) -> None: ...
-
-Global___LookupBlocksRequest: typing_extensions.TypeAlias = LookupBlocksRequest
-
-@typing.final
-class LookupBlocksResponse(google.protobuf.message.Message):
-    """LookupBlocksResponse answers each chain."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    TIERS_FIELD_NUMBER: builtins.int
-    CHAINS_FIELD_NUMBER: builtins.int
-    @property
-    def tiers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """The tiers' names, fastest first: the order of prefix_lengths and of the bits of tier_masks."""
-
-    @property
-    def chains(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[kvtier.v1.result_pb2.ChainLookup]:
-        """One answer a chain, in the request's order."""
-
-    def __init__(
-        self,
-        *,
-        tiers: collections.abc.Iterable[builtins.str] | None = ...,
-        chains: collections.abc.Iterable[kvtier.v1.result_pb2.ChainLookup] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["chains", b"chains", "tiers", b"tiers"]) -> None: ...
-
-Global___LookupBlocksResponse: typing_extensions.TypeAlias = LookupBlocksResponse
-
-@typing.final
 class PrepareStoreRequest(google.protobuf.message.Message):
     """PrepareStoreRequest is an offer."""
 

@@ -5,6 +5,7 @@ import warnings
 
 from kvtier.v1 import copying_pb2 as kvtier_dot_v1_dot_copying__pb2
 from kvtier.v1 import listing_pb2 as kvtier_dot_v1_dot_listing__pb2
+from kvtier.v1 import lookup_pb2 as kvtier_dot_v1_dot_lookup__pb2
 from kvtier.v1 import pinning_pb2 as kvtier_dot_v1_dot_pinning__pb2
 from kvtier.v1 import removal_pb2 as kvtier_dot_v1_dot_removal__pb2
 from kvtier.v1 import tier_service_pb2 as kvtier_dot_v1_dot_tier__service__pb2
@@ -33,7 +34,8 @@ class TierServiceStub(object):
     """TierService is called by schedulers and engines. Every list of hashes holds at least one hash
     and at most Limits.hashes; a duplicate within one request is handled once and answered for both
     places. Every call may answer INVALID_ARGUMENT for malformed or oversized input, with what was
-    wrong and what to do; the lists below tell the rest.
+    wrong and what to do; the lists below tell the rest. A proxy over several nodes names a tier
+    NODE/TIER, those of its primary first, and is UNIMPLEMENTED but for what only reads.
     """
 
     def __init__(self, channel):
@@ -69,8 +71,8 @@ class TierServiceStub(object):
                 _registered_method=True)
         self.LookupBlocks = channel.unary_unary(
                 '/kvtier.v1.TierService/LookupBlocks',
-                request_serializer=kvtier_dot_v1_dot_tier__service__pb2.LookupBlocksRequest.SerializeToString,
-                response_deserializer=kvtier_dot_v1_dot_tier__service__pb2.LookupBlocksResponse.FromString,
+                request_serializer=kvtier_dot_v1_dot_lookup__pb2.LookupBlocksRequest.SerializeToString,
+                response_deserializer=kvtier_dot_v1_dot_lookup__pb2.LookupBlocksResponse.FromString,
                 _registered_method=True)
         self.PrepareStore = channel.unary_unary(
                 '/kvtier.v1.TierService/PrepareStore',
@@ -148,11 +150,12 @@ class TierServiceServicer(object):
     """TierService is called by schedulers and engines. Every list of hashes holds at least one hash
     and at most Limits.hashes; a duplicate within one request is handled once and answered for both
     places. Every call may answer INVALID_ARGUMENT for malformed or oversized input, with what was
-    wrong and what to do; the lists below tell the rest.
+    wrong and what to do; the lists below tell the rest. A proxy over several nodes names a tier
+    NODE/TIER, those of its primary first, and is UNIMPLEMENTED but for what only reads.
     """
 
     def GetNode(self, request, context):
-        """GetNode describes the node.
+        """GetNode describes the node, or the proxy.
         Errors: none of its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -168,8 +171,7 @@ class TierServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RegisterNamespace(self, request, context):
-        """RegisterNamespace makes a namespace known. Registering an equal description again changes
-        nothing.
+        """RegisterNamespace makes a namespace known. Registering an equal description again changes nothing.
         Errors:
         - FAILED_PRECONDITION: the name is taken by another description; each differing field is named.
         - RESOURCE_EXHAUSTED: too many namespaces.
@@ -192,8 +194,8 @@ class TierServiceServicer(object):
         stay as they are. With force, what is leased or pinned is freed with its last lease.
         Errors:
         - NOT_FOUND: unknown namespace; also one that was deleted before.
-        - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
-        - UNAVAILABLE: the node has drained; nothing changed.
+        - FAILED_PRECONDITION: as for ClearTier, of any tier; nothing changed.
+        - UNAVAILABLE: as for ClearTier; where blocks are gone the namespace is, too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -201,7 +203,7 @@ class TierServiceServicer(object):
 
     def LookupBlocks(self, request, context):
         """LookupBlocks tells how long a prefix of each chain the tiers hold. It takes no lease, changes no
-        recency and does no I/O: the answer may be outdated when it arrives.
+        recency and does no I/O: the answer may be outdated when it arrives. A proxy answers from events.
         Errors:
         - NOT_FOUND: unknown namespace.
         """
@@ -215,13 +217,13 @@ class TierServiceServicer(object):
         nothing changes. Repeating the call with the same lease id gives the same answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: the tier's slots are smaller than the block, the lease id was used for
-        another request, or locate is set and the mapping is of an earlier life of the node or not
-        locked.
+        - FAILED_PRECONDITION: the tier is read-only or its slots are smaller than the block, the lease id
+        was used for another request, or locate is set and the mapping is of an earlier life of the node
+        or not locked.
         - ABORTED: the lease id belongs to a lease that has expired or was cleared.
         - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of the owner's leases; with what
         holds the room and when to retry.
-        - UNAVAILABLE: the node is draining.
+        - UNAVAILABLE: the node is draining, or the tier is still recovering.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -245,8 +247,7 @@ class TierServiceServicer(object):
 
     def PrepareLoad(self, request, context):
         """PrepareLoad pins readable blocks under a lease whose id the caller chose. Blocks that are not
-        readable are told and not pinned. Repeating the call with the same lease id gives the same
-        answer.
+        readable are told and not pinned. Repeating the call with the same lease id gives the same answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
         - FAILED_PRECONDITION: the lease id was used for another request, or locate is set and the
@@ -307,14 +308,13 @@ class TierServiceServicer(object):
         for, so that a block is brought once. When the caller leaves, the step under way ends; what has
         not come from a peer is given back. A peer that breaks off leaves the blocks that came copied and
         the others FAILED. A namespace that the peer does not know is one of which it has no blocks.
-
         Errors:
         - INVALID_ARGUMENT: no source, the target named as source, or a move from a peer.
         - NOT_FOUND: unknown namespace or tier, here or at the peer.
         - PERMISSION_DENIED: a peer that the configuration does not list.
         - RESOURCE_EXHAUSTED: a limit of transfers, here or at the peer; only with a peer.
         - UNAVAILABLE: the node is draining, or the peer said nothing: it is out of reach, or failed a
-        moment ago and is left alone.
+        moment ago and is left alone. A pull is also refused where PrepareStore is for the tier's state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -346,9 +346,8 @@ class TierServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteBlocks(self, request, context):
-        """DeleteBlocks removes blocks and continues past absent ones. A leased or pinned block is BUSY, or
-        with force gone at once for lookups, listings and new leases, while its slot is freed with its
-        last lease.
+        """DeleteBlocks removes blocks, for good, and continues past absent ones. A leased or pinned block is
+        BUSY, or with force gone at once for all but its leases; its slot is freed with the last of these.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
         - UNAVAILABLE: the node has drained; nothing changed.
@@ -358,12 +357,13 @@ class TierServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ClearTier(self, request, context):
-        """ClearTier removes every block of a tier, or of one namespace there, and ends the store leases in
-        that scope.
+        """ClearTier removes every block of a tier, or of one namespace there, for good, and ends the store
+        leases in that scope.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
-        - UNAVAILABLE: the node has drained; nothing changed.
+        - FAILED_PRECONDITION: leased or pinned blocks without force, a read-only tier; nothing changed.
+        - UNAVAILABLE: the node has drained, or the tier is still recovering; nothing changed. With reason
+        TIER_READ_ONLY the blocks are gone for lookups, but some are back if the node stops now.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -371,11 +371,12 @@ class TierServiceServicer(object):
 
     def ListBlocks(self, request, context):
         """ListBlocks lists readable blocks, page by page. A block that stays from the first page to the
-        last is listed exactly once, and one stored meanwhile not at all.
+        last is listed exactly once, and one stored meanwhile not at all. A proxy lists node after node.
         Errors:
         - INVALID_ARGUMENT: a page token that this life of the node did not give, or gave for another
         filter.
         - NOT_FOUND: unknown namespace or tier.
+        - UNAVAILABLE: a node behind a proxy does not answer, and the listing would lack what it holds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -385,6 +386,7 @@ class TierServiceServicer(object):
         """DescribeBlock tells everything about one block: its copies and their leases.
         Errors:
         - NOT_FOUND: unknown namespace, or no tier holds the block.
+        - UNAVAILABLE: a node behind a proxy does not answer, and no other has the block.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -420,8 +422,8 @@ def add_TierServiceServicer_to_server(servicer, server):
             ),
             'LookupBlocks': grpc.unary_unary_rpc_method_handler(
                     servicer.LookupBlocks,
-                    request_deserializer=kvtier_dot_v1_dot_tier__service__pb2.LookupBlocksRequest.FromString,
-                    response_serializer=kvtier_dot_v1_dot_tier__service__pb2.LookupBlocksResponse.SerializeToString,
+                    request_deserializer=kvtier_dot_v1_dot_lookup__pb2.LookupBlocksRequest.FromString,
+                    response_serializer=kvtier_dot_v1_dot_lookup__pb2.LookupBlocksResponse.SerializeToString,
             ),
             'PrepareStore': grpc.unary_unary_rpc_method_handler(
                     servicer.PrepareStore,
@@ -505,7 +507,8 @@ class TierService(object):
     """TierService is called by schedulers and engines. Every list of hashes holds at least one hash
     and at most Limits.hashes; a duplicate within one request is handled once and answered for both
     places. Every call may answer INVALID_ARGUMENT for malformed or oversized input, with what was
-    wrong and what to do; the lists below tell the rest.
+    wrong and what to do; the lists below tell the rest. A proxy over several nodes names a tier
+    NODE/TIER, those of its primary first, and is UNIMPLEMENTED but for what only reads.
     """
 
     @staticmethod
@@ -658,8 +661,8 @@ class TierService(object):
             request,
             target,
             '/kvtier.v1.TierService/LookupBlocks',
-            kvtier_dot_v1_dot_tier__service__pb2.LookupBlocksRequest.SerializeToString,
-            kvtier_dot_v1_dot_tier__service__pb2.LookupBlocksResponse.FromString,
+            kvtier_dot_v1_dot_lookup__pb2.LookupBlocksRequest.SerializeToString,
+            kvtier_dot_v1_dot_lookup__pb2.LookupBlocksResponse.FromString,
             options,
             channel_credentials,
             insecure,

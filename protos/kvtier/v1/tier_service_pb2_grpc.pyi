@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 import kvtier.v1.copying_pb2
 import kvtier.v1.listing_pb2
+import kvtier.v1.lookup_pb2
 import kvtier.v1.pinning_pb2
 import kvtier.v1.removal_pb2
 import kvtier.v1.tier_service_pb2
@@ -112,16 +113,16 @@ _TierServiceDeleteNamespaceType = typing_extensions.TypeVar(
 _TierServiceLookupBlocksType = typing_extensions.TypeVar(
     '_TierServiceLookupBlocksType',
     grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.LookupBlocksRequest,
-        kvtier.v1.tier_service_pb2.LookupBlocksResponse,
+        kvtier.v1.lookup_pb2.LookupBlocksRequest,
+        kvtier.v1.lookup_pb2.LookupBlocksResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.LookupBlocksRequest,
-        kvtier.v1.tier_service_pb2.LookupBlocksResponse,
+        kvtier.v1.lookup_pb2.LookupBlocksRequest,
+        kvtier.v1.lookup_pb2.LookupBlocksResponse,
     ],
     default=grpc.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.LookupBlocksRequest,
-        kvtier.v1.tier_service_pb2.LookupBlocksResponse,
+        kvtier.v1.lookup_pb2.LookupBlocksRequest,
+        kvtier.v1.lookup_pb2.LookupBlocksResponse,
     ],
 )
 
@@ -353,7 +354,8 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     """TierService is called by schedulers and engines. Every list of hashes holds at least one hash
     and at most Limits.hashes; a duplicate within one request is handled once and answered for both
     places. Every call may answer INVALID_ARGUMENT for malformed or oversized input, with what was
-    wrong and what to do; the lists below tell the rest.
+    wrong and what to do; the lists below tell the rest. A proxy over several nodes names a tier
+    NODE/TIER, those of its primary first, and is UNIMPLEMENTED but for what only reads.
     """
 
     @typing.overload
@@ -379,8 +381,8 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
             kvtier.v1.removal_pb2.DeleteNamespaceResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.LookupBlocksRequest,
-            kvtier.v1.tier_service_pb2.LookupBlocksResponse,
+            kvtier.v1.lookup_pb2.LookupBlocksRequest,
+            kvtier.v1.lookup_pb2.LookupBlocksResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.PrepareStoreRequest,
@@ -463,8 +465,8 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
             kvtier.v1.removal_pb2.DeleteNamespaceResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
-            kvtier.v1.tier_service_pb2.LookupBlocksRequest,
-            kvtier.v1.tier_service_pb2.LookupBlocksResponse,
+            kvtier.v1.lookup_pb2.LookupBlocksRequest,
+            kvtier.v1.lookup_pb2.LookupBlocksResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             kvtier.v1.tier_service_pb2.PrepareStoreRequest,
@@ -525,7 +527,7 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     ], channel: grpc.aio.Channel) -> None: ...
 
     GetNode: _TierServiceGetNodeType
-    """GetNode describes the node.
+    """GetNode describes the node, or the proxy.
     Errors: none of its own.
     """
 
@@ -535,8 +537,7 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     """
 
     RegisterNamespace: _TierServiceRegisterNamespaceType
-    """RegisterNamespace makes a namespace known. Registering an equal description again changes
-    nothing.
+    """RegisterNamespace makes a namespace known. Registering an equal description again changes nothing.
     Errors:
     - FAILED_PRECONDITION: the name is taken by another description; each differing field is named.
     - RESOURCE_EXHAUSTED: too many namespaces.
@@ -553,13 +554,13 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     stay as they are. With force, what is leased or pinned is freed with its last lease.
     Errors:
     - NOT_FOUND: unknown namespace; also one that was deleted before.
-    - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
-    - UNAVAILABLE: the node has drained; nothing changed.
+    - FAILED_PRECONDITION: as for ClearTier, of any tier; nothing changed.
+    - UNAVAILABLE: as for ClearTier; where blocks are gone the namespace is, too.
     """
 
     LookupBlocks: _TierServiceLookupBlocksType
     """LookupBlocks tells how long a prefix of each chain the tiers hold. It takes no lease, changes no
-    recency and does no I/O: the answer may be outdated when it arrives.
+    recency and does no I/O: the answer may be outdated when it arrives. A proxy answers from events.
     Errors:
     - NOT_FOUND: unknown namespace.
     """
@@ -570,13 +571,13 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     nothing changes. Repeating the call with the same lease id gives the same answer.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
-    - FAILED_PRECONDITION: the tier's slots are smaller than the block, the lease id was used for
-      another request, or locate is set and the mapping is of an earlier life of the node or not
-      locked.
+    - FAILED_PRECONDITION: the tier is read-only or its slots are smaller than the block, the lease id
+      was used for another request, or locate is set and the mapping is of an earlier life of the node
+      or not locked.
     - ABORTED: the lease id belongs to a lease that has expired or was cleared.
     - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of the owner's leases; with what
       holds the room and when to retry.
-    - UNAVAILABLE: the node is draining.
+    - UNAVAILABLE: the node is draining, or the tier is still recovering.
     """
 
     CompleteStore: _TierServiceCompleteStoreType
@@ -594,8 +595,7 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
 
     PrepareLoad: _TierServicePrepareLoadType
     """PrepareLoad pins readable blocks under a lease whose id the caller chose. Blocks that are not
-    readable are told and not pinned. Repeating the call with the same lease id gives the same
-    answer.
+    readable are told and not pinned. Repeating the call with the same lease id gives the same answer.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
     - FAILED_PRECONDITION: the lease id was used for another request, or locate is set and the
@@ -641,14 +641,13 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     for, so that a block is brought once. When the caller leaves, the step under way ends; what has
     not come from a peer is given back. A peer that breaks off leaves the blocks that came copied and
     the others FAILED. A namespace that the peer does not know is one of which it has no blocks.
-
     Errors:
     - INVALID_ARGUMENT: no source, the target named as source, or a move from a peer.
     - NOT_FOUND: unknown namespace or tier, here or at the peer.
     - PERMISSION_DENIED: a peer that the configuration does not list.
     - RESOURCE_EXHAUSTED: a limit of transfers, here or at the peer; only with a peer.
     - UNAVAILABLE: the node is draining, or the peer said nothing: it is out of reach, or failed a
-      moment ago and is left alone.
+      moment ago and is left alone. A pull is also refused where PrepareStore is for the tier's state.
     """
 
     PinBlocks: _TierServicePinBlocksType
@@ -671,36 +670,38 @@ class TierServiceStub(typing.Generic[_TierServiceGetNodeType, _TierServiceListTi
     """
 
     DeleteBlocks: _TierServiceDeleteBlocksType
-    """DeleteBlocks removes blocks and continues past absent ones. A leased or pinned block is BUSY, or
-    with force gone at once for lookups, listings and new leases, while its slot is freed with its
-    last lease.
+    """DeleteBlocks removes blocks, for good, and continues past absent ones. A leased or pinned block is
+    BUSY, or with force gone at once for all but its leases; its slot is freed with the last of these.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
     - UNAVAILABLE: the node has drained; nothing changed.
     """
 
     ClearTier: _TierServiceClearTierType
-    """ClearTier removes every block of a tier, or of one namespace there, and ends the store leases in
-    that scope.
+    """ClearTier removes every block of a tier, or of one namespace there, for good, and ends the store
+    leases in that scope.
     Errors:
     - NOT_FOUND: unknown namespace or tier.
-    - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
-    - UNAVAILABLE: the node has drained; nothing changed.
+    - FAILED_PRECONDITION: leased or pinned blocks without force, a read-only tier; nothing changed.
+    - UNAVAILABLE: the node has drained, or the tier is still recovering; nothing changed. With reason
+      TIER_READ_ONLY the blocks are gone for lookups, but some are back if the node stops now.
     """
 
     ListBlocks: _TierServiceListBlocksType
     """ListBlocks lists readable blocks, page by page. A block that stays from the first page to the
-    last is listed exactly once, and one stored meanwhile not at all.
+    last is listed exactly once, and one stored meanwhile not at all. A proxy lists node after node.
     Errors:
     - INVALID_ARGUMENT: a page token that this life of the node did not give, or gave for another
       filter.
     - NOT_FOUND: unknown namespace or tier.
+    - UNAVAILABLE: a node behind a proxy does not answer, and the listing would lack what it holds.
     """
 
     DescribeBlock: _TierServiceDescribeBlockType
     """DescribeBlock tells everything about one block: its copies and their leases.
     Errors:
     - NOT_FOUND: unknown namespace, or no tier holds the block.
+    - UNAVAILABLE: a node behind a proxy does not answer, and no other has the block.
     """
 
 TierServiceAsyncStub: typing_extensions.TypeAlias = TierServiceStub[
@@ -725,8 +726,8 @@ TierServiceAsyncStub: typing_extensions.TypeAlias = TierServiceStub[
         kvtier.v1.removal_pb2.DeleteNamespaceResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
-        kvtier.v1.tier_service_pb2.LookupBlocksRequest,
-        kvtier.v1.tier_service_pb2.LookupBlocksResponse,
+        kvtier.v1.lookup_pb2.LookupBlocksRequest,
+        kvtier.v1.lookup_pb2.LookupBlocksResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         kvtier.v1.tier_service_pb2.PrepareStoreRequest,
@@ -790,7 +791,8 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
     """TierService is called by schedulers and engines. Every list of hashes holds at least one hash
     and at most Limits.hashes; a duplicate within one request is handled once and answered for both
     places. Every call may answer INVALID_ARGUMENT for malformed or oversized input, with what was
-    wrong and what to do; the lists below tell the rest.
+    wrong and what to do; the lists below tell the rest. A proxy over several nodes names a tier
+    NODE/TIER, those of its primary first, and is UNIMPLEMENTED but for what only reads.
     """
 
     @abc.abstractmethod
@@ -799,7 +801,7 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         request: kvtier.v1.tier_service_pb2.GetNodeRequest,
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.tier_service_pb2.GetNodeResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.GetNodeResponse]]:
-        """GetNode describes the node.
+        """GetNode describes the node, or the proxy.
         Errors: none of its own.
         """
 
@@ -819,8 +821,7 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         request: kvtier.v1.tier_service_pb2.RegisterNamespaceRequest,
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.tier_service_pb2.RegisterNamespaceResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.RegisterNamespaceResponse]]:
-        """RegisterNamespace makes a namespace known. Registering an equal description again changes
-        nothing.
+        """RegisterNamespace makes a namespace known. Registering an equal description again changes nothing.
         Errors:
         - FAILED_PRECONDITION: the name is taken by another description; each differing field is named.
         - RESOURCE_EXHAUSTED: too many namespaces.
@@ -847,18 +848,18 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         stay as they are. With force, what is leased or pinned is freed with its last lease.
         Errors:
         - NOT_FOUND: unknown namespace; also one that was deleted before.
-        - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
-        - UNAVAILABLE: the node has drained; nothing changed.
+        - FAILED_PRECONDITION: as for ClearTier, of any tier; nothing changed.
+        - UNAVAILABLE: as for ClearTier; where blocks are gone the namespace is, too.
         """
 
     @abc.abstractmethod
     def LookupBlocks(
         self,
-        request: kvtier.v1.tier_service_pb2.LookupBlocksRequest,
+        request: kvtier.v1.lookup_pb2.LookupBlocksRequest,
         context: _ServicerContext,
-    ) -> typing.Union[kvtier.v1.tier_service_pb2.LookupBlocksResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.LookupBlocksResponse]]:
+    ) -> typing.Union[kvtier.v1.lookup_pb2.LookupBlocksResponse, collections.abc.Awaitable[kvtier.v1.lookup_pb2.LookupBlocksResponse]]:
         """LookupBlocks tells how long a prefix of each chain the tiers hold. It takes no lease, changes no
-        recency and does no I/O: the answer may be outdated when it arrives.
+        recency and does no I/O: the answer may be outdated when it arrives. A proxy answers from events.
         Errors:
         - NOT_FOUND: unknown namespace.
         """
@@ -874,13 +875,13 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         nothing changes. Repeating the call with the same lease id gives the same answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: the tier's slots are smaller than the block, the lease id was used for
-          another request, or locate is set and the mapping is of an earlier life of the node or not
-          locked.
+        - FAILED_PRECONDITION: the tier is read-only or its slots are smaller than the block, the lease id
+          was used for another request, or locate is set and the mapping is of an earlier life of the node
+          or not locked.
         - ABORTED: the lease id belongs to a lease that has expired or was cleared.
         - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of the owner's leases; with what
           holds the room and when to retry.
-        - UNAVAILABLE: the node is draining.
+        - UNAVAILABLE: the node is draining, or the tier is still recovering.
         """
 
     @abc.abstractmethod
@@ -908,8 +909,7 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.tier_service_pb2.PrepareLoadResponse, collections.abc.Awaitable[kvtier.v1.tier_service_pb2.PrepareLoadResponse]]:
         """PrepareLoad pins readable blocks under a lease whose id the caller chose. Blocks that are not
-        readable are told and not pinned. Repeating the call with the same lease id gives the same
-        answer.
+        readable are told and not pinned. Repeating the call with the same lease id gives the same answer.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
         - FAILED_PRECONDITION: the lease id was used for another request, or locate is set and the
@@ -980,14 +980,13 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         for, so that a block is brought once. When the caller leaves, the step under way ends; what has
         not come from a peer is given back. A peer that breaks off leaves the blocks that came copied and
         the others FAILED. A namespace that the peer does not know is one of which it has no blocks.
-
         Errors:
         - INVALID_ARGUMENT: no source, the target named as source, or a move from a peer.
         - NOT_FOUND: unknown namespace or tier, here or at the peer.
         - PERMISSION_DENIED: a peer that the configuration does not list.
         - RESOURCE_EXHAUSTED: a limit of transfers, here or at the peer; only with a peer.
         - UNAVAILABLE: the node is draining, or the peer said nothing: it is out of reach, or failed a
-          moment ago and is left alone.
+          moment ago and is left alone. A pull is also refused where PrepareStore is for the tier's state.
         """
 
     @abc.abstractmethod
@@ -1025,9 +1024,8 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         request: kvtier.v1.removal_pb2.DeleteBlocksRequest,
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.removal_pb2.DeleteBlocksResponse, collections.abc.Awaitable[kvtier.v1.removal_pb2.DeleteBlocksResponse]]:
-        """DeleteBlocks removes blocks and continues past absent ones. A leased or pinned block is BUSY, or
-        with force gone at once for lookups, listings and new leases, while its slot is freed with its
-        last lease.
+        """DeleteBlocks removes blocks, for good, and continues past absent ones. A leased or pinned block is
+        BUSY, or with force gone at once for all but its leases; its slot is freed with the last of these.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
         - UNAVAILABLE: the node has drained; nothing changed.
@@ -1039,12 +1037,13 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         request: kvtier.v1.removal_pb2.ClearTierRequest,
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.removal_pb2.ClearTierResponse, collections.abc.Awaitable[kvtier.v1.removal_pb2.ClearTierResponse]]:
-        """ClearTier removes every block of a tier, or of one namespace there, and ends the store leases in
-        that scope.
+        """ClearTier removes every block of a tier, or of one namespace there, for good, and ends the store
+        leases in that scope.
         Errors:
         - NOT_FOUND: unknown namespace or tier.
-        - FAILED_PRECONDITION: blocks are under load leases or pins and force is not set; nothing changed.
-        - UNAVAILABLE: the node has drained; nothing changed.
+        - FAILED_PRECONDITION: leased or pinned blocks without force, a read-only tier; nothing changed.
+        - UNAVAILABLE: the node has drained, or the tier is still recovering; nothing changed. With reason
+          TIER_READ_ONLY the blocks are gone for lookups, but some are back if the node stops now.
         """
 
     @abc.abstractmethod
@@ -1054,11 +1053,12 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[kvtier.v1.listing_pb2.ListBlocksResponse, collections.abc.Awaitable[kvtier.v1.listing_pb2.ListBlocksResponse]]:
         """ListBlocks lists readable blocks, page by page. A block that stays from the first page to the
-        last is listed exactly once, and one stored meanwhile not at all.
+        last is listed exactly once, and one stored meanwhile not at all. A proxy lists node after node.
         Errors:
         - INVALID_ARGUMENT: a page token that this life of the node did not give, or gave for another
           filter.
         - NOT_FOUND: unknown namespace or tier.
+        - UNAVAILABLE: a node behind a proxy does not answer, and the listing would lack what it holds.
         """
 
     @abc.abstractmethod
@@ -1070,6 +1070,7 @@ class TierServiceServicer(metaclass=abc.ABCMeta):
         """DescribeBlock tells everything about one block: its copies and their leases.
         Errors:
         - NOT_FOUND: unknown namespace, or no tier holds the block.
+        - UNAVAILABLE: a node behind a proxy does not answer, and no other has the block.
         """
 
 def add_TierServiceServicer_to_server(servicer: TierServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

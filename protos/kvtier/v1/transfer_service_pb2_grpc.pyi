@@ -141,20 +141,23 @@ class TransferServiceStub(typing.Generic[_TransferServiceWriteBlocksType, _Trans
     """WriteBlocks fills the slots of a store lease, or, when the first message is an offer, prepares,
     writes and completes in one call. The answer to an offer comes first; a caller of small blocks
     need not wait for it and may send every block's bytes with the offer: those of blocks that are
-    not wanted are passed over, and the call is answered by one message and ends. A block is taken only when whole and equal to its checksum, and the
-    failure of one does not touch the others. Blocks of an offer whose bytes have not all come when
-    the caller ends its half, or leaves, are given back.
+    not wanted are passed over, and the call is answered by one message and ends. A block is taken
+    only when whole and equal to its checksum, and the failure of one does not touch the others. In a
+    tier of files or objects a block that is cut over messages ends before the next that is cut so
+    begins. Blocks of an offer whose bytes have not all come when the caller ends its half, or leaves,
+    are given back.
 
     Errors:
     - INVALID_ARGUMENT: no lease or offer in the first message, or one in a later message; data
-      outside the blocks; a missing checksum; anything that PrepareStore refuses so.
+      outside the blocks, or in an order that cannot be; a missing checksum; anything that
+      PrepareStore refuses so.
     - NOT_FOUND: unknown namespace, tier or lease.
-    - FAILED_PRECONDITION: the tier's slots are smaller than the block, or the lease id of an offer
-      was used before.
+    - FAILED_PRECONDITION: the tier's slots are smaller than the block, the tier of an offer is
+      read-only, or the lease id of an offer was used before.
     - ABORTED: the lease expired, ended or has another generation, or ended while the caller sent
       nothing; or the lease id of an offer belongs to a lease that has expired or was cleared.
     - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of leases or transfers.
-    - UNAVAILABLE: the node is draining.
+    - UNAVAILABLE: the node is draining, or the tier of an offer does not know yet all that it holds.
     """
 
     ReadBlocks: _TransferServiceReadBlocksType
@@ -232,20 +235,23 @@ class TransferServiceServicer(metaclass=abc.ABCMeta):
         """WriteBlocks fills the slots of a store lease, or, when the first message is an offer, prepares,
         writes and completes in one call. The answer to an offer comes first; a caller of small blocks
         need not wait for it and may send every block's bytes with the offer: those of blocks that are
-        not wanted are passed over, and the call is answered by one message and ends. A block is taken only when whole and equal to its checksum, and the
-        failure of one does not touch the others. Blocks of an offer whose bytes have not all come when
-        the caller ends its half, or leaves, are given back.
+        not wanted are passed over, and the call is answered by one message and ends. A block is taken
+        only when whole and equal to its checksum, and the failure of one does not touch the others. In a
+        tier of files or objects a block that is cut over messages ends before the next that is cut so
+        begins. Blocks of an offer whose bytes have not all come when the caller ends its half, or leaves,
+        are given back.
 
         Errors:
         - INVALID_ARGUMENT: no lease or offer in the first message, or one in a later message; data
-          outside the blocks; a missing checksum; anything that PrepareStore refuses so.
+          outside the blocks, or in an order that cannot be; a missing checksum; anything that
+          PrepareStore refuses so.
         - NOT_FOUND: unknown namespace, tier or lease.
-        - FAILED_PRECONDITION: the tier's slots are smaller than the block, or the lease id of an offer
-          was used before.
+        - FAILED_PRECONDITION: the tier's slots are smaller than the block, the tier of an offer is
+          read-only, or the lease id of an offer was used before.
         - ABORTED: the lease expired, ended or has another generation, or ended while the caller sent
           nothing; or the lease id of an offer belongs to a lease that has expired or was cleared.
         - RESOURCE_EXHAUSTED: no room that may be evicted, or a limit of leases or transfers.
-        - UNAVAILABLE: the node is draining.
+        - UNAVAILABLE: the node is draining, or the tier of an offer does not know yet all that it holds.
         """
 
     @abc.abstractmethod

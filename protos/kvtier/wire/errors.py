@@ -16,6 +16,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 DOMAIN = "kvtier"
 DETAILS_TRAILER = "grpc-status-details-bin"
+# In an error's metadata: which of the settings under `limits` was reached.
+LIMIT = "limit"
 # A peer drops a call whose trailers exceed 8 KiB; these keep every error well below that.
 _MAX_MESSAGE = 1024
 _MAX_VALUE = 256
@@ -33,10 +35,13 @@ class Reason(StrEnum):
     TIER_UNKNOWN = "TIER_UNKNOWN"
     LEASE_UNKNOWN = "LEASE_UNKNOWN"
     BLOCK_UNKNOWN = "BLOCK_UNKNOWN"
+    SERVICE_UNKNOWN = "SERVICE_UNKNOWN"
     NAMESPACE_DIFFERS = "NAMESPACE_DIFFERS"
     BLOCK_TOO_LARGE = "BLOCK_TOO_LARGE"
     BLOCKS_LEASED = "BLOCKS_LEASED"
     TIER_FULL = "TIER_FULL"
+    TIER_READ_ONLY = "TIER_READ_ONLY"
+    TIER_RECOVERING = "TIER_RECOVERING"
     LEASE_LIMIT = "LEASE_LIMIT"
     NAMESPACE_LIMIT = "NAMESPACE_LIMIT"
     FOLLOWER_LIMIT = "FOLLOWER_LIMIT"
@@ -44,13 +49,20 @@ class Reason(StrEnum):
     SNAPSHOT_LIMIT = "SNAPSHOT_LIMIT"
     RESET_LIMIT = "RESET_LIMIT"
     TRANSFER_LIMIT = "TRANSFER_LIMIT"
+    CALL_LIMIT = "CALL_LIMIT"
     LEASE_ENDED = "LEASE_ENDED"
     LEASE_REUSED = "LEASE_REUSED"
     NOT_MAPPABLE = "NOT_MAPPABLE"
     MAPPING_UNKNOWN = "MAPPING_UNKNOWN"
     PEER_NOT_ALLOWED = "PEER_NOT_ALLOWED"
     PEER_UNREACHABLE = "PEER_UNREACHABLE"
+    NO_IDENTITY = "NO_IDENTITY"
+    BAD_TOKEN = "BAD_TOKEN"  # noqa: S105 - not a secret
+    REVOKED = "REVOKED"
+    NOT_ALLOWED = "NOT_ALLOWED"
     DRAINING = "DRAINING"
+    PROXY_ONLY_READS = "PROXY_ONLY_READS"
+    TLS_HANDSHAKE = "TLS_HANDSHAKE"
     INTERNAL = "INTERNAL"
 
 
@@ -102,6 +114,11 @@ def failed_precondition(
     return KvtierError(grpc.StatusCode.FAILED_PRECONDITION, reason, message, metadata=metadata)
 
 
+def unauthenticated(message: str, reason: Reason) -> KvtierError:
+    """Return an UNAUTHENTICATED error."""
+    return KvtierError(grpc.StatusCode.UNAUTHENTICATED, reason, message)
+
+
 def denied(message: str, reason: Reason) -> KvtierError:
     """Return a PERMISSION_DENIED error."""
     return KvtierError(grpc.StatusCode.PERMISSION_DENIED, reason, message)
@@ -122,6 +139,13 @@ def exhausted(
         retry_after=retry_after,
         metadata=metadata,
     )
+
+
+def over_limit(
+    limit: str, message: str, reason: Reason, *, retry_after: float | None = None
+) -> KvtierError:
+    """Return a RESOURCE_EXHAUSTED error whose metadata names the setting that is the limit."""
+    return exhausted(message, reason, retry_after=retry_after, metadata={LIMIT: limit})
 
 
 def aborted(message: str, reason: Reason = Reason.LEASE_ENDED) -> KvtierError:

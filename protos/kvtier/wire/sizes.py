@@ -53,6 +53,18 @@ def parse_size(value: str | float) -> int:
     return int(size)
 
 
+def exact_size(size: int) -> str:
+    """Return a size as `parse_size` reads it back, in the largest unit that is exact.
+
+    Args:
+        size: Bytes, 0 or more.
+    """
+    power = 0
+    while size and size % 1024 == 0 and power < len(_BINARY) - 1:
+        size, power = size // 1024, power + 1
+    return f"{size}{_BINARY[power]}" if power else str(size)
+
+
 def format_size(size: int) -> str:
     """Return a size in binary units with three significant digits, such as `1.46 KiB`.
 
