@@ -1,11 +1,12 @@
 """Whose leases there are, how much they hold, and which of a tier's is the oldest."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING
 
+from kvtier.server.callers import caller
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.tier_pb2 import LeaseKind
-from kvtier.wire.errors import Reason, exhausted
+from kvtier.wire.errors import KvtierError, Reason, over_limit
 
 if TYPE_CHECKING:
     from kvtier.server.leases import Lease
@@ -22,11 +23,13 @@ class _Account:
 
 
 class Accounts:
-    """The open leases of a node by owner and by tier. Pins are counted apart from other leases.
+    """The open leases of a node, by owner and by tier. Pins are counted apart from other leases.
 
     Every method is O(1), but for those that return all of an owner's leases.
 
     Args:
+        most: Pins that all owners may have, and other leases beside them.
+        per_caller: Pins of one caller, whatever owners it names, and other leases beside them.
         per_owner: Pins that one owner may have, and other leases beside them.
         leased_bytes: Bytes of blocks that one owner's leases other than pins may hold.
         pinned_bytes: Bytes of blocks that one owner's pins may hold.
@@ -35,8 +38,20 @@ class Accounts:
         pins: Open pins.
     """
 
-    def __init__(self, *, per_owner: int, leased_bytes: int, pinned_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        most: int,
+        per_caller: int,
+        per_owner: int,
+        leased_bytes: int,
+        pinned_bytes: int,
+    ) -> None:
         self.pins = 0
+        self._others = 0
+        self._most = most
+        self._per_caller = per_caller
+        self._by_caller: Counter[tuple[str, bool]] = Counter()
         self._per_owner = per_owner
         self._most_bytes = {False: leased_bytes, True: pinned_bytes}
         self._accounts: dict[tuple[str, bool], _Account] = {}
@@ -46,19 +61,17 @@ class Accounts:
         """Return how many bytes a further pin, or another lease, of an owner may hold.
 
         Raises:
-            KvtierError: RESOURCE_EXHAUSTED when the owner may have no further one.
+            KvtierError: RESOURCE_EXHAUSTED when the owner, or anybody, may have no further one.
         """
         account = self._accounts.get((owner, pin))
-        if account is None:
-            return self._most_bytes[pin]
-        if len(account.leases) >= self._per_owner:
-            what, how = ("pins", "take back") if pin else ("open leases", "complete or release")
-            raise exhausted(
-                f"owner {owner!r} has {self._per_owner} {what}, which is the limit: {how} some",
-                Reason.LEASE_LIMIT,
-                retry_after=_FULL_RETRY,
-            )
-        return self._most_bytes[pin] - account.bytes
+        if account is not None and len(account.leases) >= self._per_owner:
+            raise _too_many(f"owner {owner!r} has", self._per_owner, "leases_per_owner", pin=pin)
+        who = caller.get()
+        if who and self._by_caller[who, pin] >= self._per_caller:
+            raise _too_many(f"caller {who} has", self._per_caller, "leases_per_caller", pin=pin)
+        if (self.pins if pin else self._others) >= self._most:
+            raise _too_many("all owners have", self._most, "leases", pin=pin)
+        return self._most_bytes[pin] - (account.bytes if account is not None else 0)
 
     def add(self, lease: "Lease") -> None:
         """Enter a lease that was just opened."""
@@ -67,6 +80,8 @@ class Accounts:
         account.leases[lease.id] = lease
         account.bytes += lease.bytes_held
         self.pins += pin
+        self._others += not pin
+        self._by_caller[lease.caller, pin] += 1
         if lease.slots and not pin:
             self._oldest.setdefault(lease.tier, OrderedDict())[lease.id] = lease
 
@@ -79,6 +94,10 @@ class Accounts:
         if not account.leases:
             del self._accounts[lease.owner, pin]
         self.pins -= pin
+        self._others -= not pin
+        self._by_caller[lease.caller, pin] -= 1
+        if not self._by_caller[lease.caller, pin]:
+            del self._by_caller[lease.caller, pin]
         if lease.tier in self._oldest:
             self._oldest[lease.tier].pop(lease.id, None)
 
@@ -93,3 +112,13 @@ class Accounts:
     def oldest(self, tier: Tier) -> "Lease | None":
         """Return the lease on blocks of a tier, other than a pin, that was opened first."""
         return next(iter(self._oldest.get(tier, {}).values()), None)
+
+
+def _too_many(who: str, count: int, limit: str, *, pin: bool) -> KvtierError:
+    what, how = ("pins", "take back") if pin else ("open leases", "complete or release")
+    return over_limit(
+        limit,
+        f"{who} {count} {what}, which is the limit: {how} some, or raise limits.{limit}",
+        Reason.LEASE_LIMIT,
+        retry_after=_FULL_RETRY,
+    )

@@ -1,11 +1,27 @@
 """gRPC's settings of a node: of what it serves, and of what it asks of peers."""
 
+from typing import Protocol
+
 from kvtier.server.config import LimitsConfig
 
 Option = tuple[str, int]
 
 
-def server_options(limits: LimitsConfig) -> list[Option]:
+class RequestLimits(Protocol):
+    """What limits the requests that a server takes."""
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of one request message."""
+        ...
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Bytes of one request's metadata."""
+        ...
+
+
+def server_options(limits: RequestLimits) -> list[Option]:
     """Return the channel options of a server.
 
     What is received is bounded; what is sent bounds itself. Two servers never share a port, and a
@@ -19,6 +35,9 @@ def server_options(limits: LimitsConfig) -> list[Option]:
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.max_send_message_length", -1),
+        # Between the two gRPC would refuse at random.
+        ("grpc.max_metadata_size", limits.metadata_bytes),
+        ("grpc.absolute_max_metadata_size", limits.metadata_bytes),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

@@ -9,6 +9,7 @@ from itertools import count
 from math import inf
 
 from kvtier.server.accounts import Accounts
+from kvtier.server.callers import caller
 from kvtier.server.clock import Clock
 from kvtier.server.quarantine import Quarantine
 from kvtier.server.tiers.spaces import NamespaceInfo
@@ -73,6 +74,7 @@ class Lease:
         writing: Places whose block a call is writing now.
         offered: Keys of the whole offer, where the tier writes through.
         mapping: The mapping through which the owner writes or reads by itself; 0 without one.
+        caller: Whose call took it; empty for the node itself.
     """
 
     id: bytes
@@ -93,6 +95,7 @@ class Lease:
     writing: set[int] = field(default_factory=set)
     offered: Sequence[bytes] = ()
     mapping: int = 0
+    caller: str = ""
 
     def reference(self) -> block_pb2.Lease:
         """Return the lease as callers name it."""
@@ -187,7 +190,7 @@ class Leases:
         """Enter a new lease, with a generation and a time to live in seconds."""
         assert lease.id not in self._open
         lease.generation = next(self._generations)
-        lease.opened = self._clock.monotonic()
+        lease.opened, lease.caller = self._clock.monotonic(), caller.get()
         self._open[lease.id] = lease
         self.accounts.add(lease)
         self.renew(lease, ttl)

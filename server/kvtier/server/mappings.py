@@ -2,7 +2,7 @@
 
 from kvtier.server.stores.host import HostStore
 from kvtier.server.tiers.tier import Tier
-from kvtier.wire.errors import Reason, failed_precondition
+from kvtier.wire.errors import KvtierError, Reason, failed_precondition
 
 
 class Mappings:
@@ -34,6 +34,8 @@ class Mappings:
 
     def check(self, tier: Tier, mapping: int) -> None:
         """Raise FAILED_PRECONDITION when slots may not be told to whoever names this mapping."""
+        if tier.keeping is not None:
+            raise not_mappable(tier, "its blocks are not in memory")
         if not 0 < mapping - self._first <= self._given:
             raise failed_precondition(
                 f"mapping {mapping} is not known: it is of an earlier life of the node; call "
@@ -53,3 +55,12 @@ class Mappings:
         if isinstance(store, HostStore):
             return store.is_locked(self.lock_offset(store, mapping))
         return tier in self._by_handle
+
+
+def not_mappable(tier: Tier, why: str) -> KvtierError:
+    """Return the error of a tier whose slots callers cannot reach."""
+    return failed_precondition(
+        f"tier {tier.name} ({tier.store.device}) is not mappable, {why}: use WriteBlocks and "
+        "ReadBlocks",
+        Reason.NOT_MAPPABLE,
+    )

@@ -2,7 +2,7 @@
 
 from kvtier.server.tiers.spaces import NamespaceInfo
 from kvtier.v1.namespace_pb2 import Namespace
-from kvtier.wire.errors import Reason, exhausted, failed_precondition, invalid, not_found, quote
+from kvtier.wire.errors import Reason, failed_precondition, invalid, not_found, over_limit, quote
 from kvtier.wire.namespaces import FINGERPRINT_BYTES, differing_fields, fingerprint, problem
 
 _FULL_RETRY = 60.0
@@ -64,6 +64,10 @@ class Namespaces:
             Reason.NAMESPACE_UNKNOWN,
         )
 
+    def find(self, print_: bytes) -> NamespaceInfo | None:
+        """Return a namespace by its fingerprint, if it is registered."""
+        return self._by_fingerprint.get(print_)
+
     def by_name(self) -> list[NamespaceInfo]:
         """Return all namespaces, sorted by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
@@ -82,7 +86,8 @@ class Namespaces:
 
     def _add(self, description: Namespace) -> NamespaceInfo:
         if len(self._by_name) >= self._max:
-            raise exhausted(
+            raise over_limit(
+                "namespaces",
                 f"{self._max} namespaces are registered, which is the limit: delete one, or raise "
                 "limits.namespaces",
                 Reason.NAMESPACE_LIMIT,

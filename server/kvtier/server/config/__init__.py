@@ -5,9 +5,9 @@ from kvtier.server.config.models import (
     EventsConfig,
     LimitsConfig,
     NodeConfig,
-    TierConfig,
 )
 from kvtier.server.config.sources import ConfigError
+from kvtier.server.config.tier import TierConfig
 
 __all__ = [
     "ConfigError",

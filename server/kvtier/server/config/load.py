@@ -3,15 +3,17 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from kvtier.server.config.models import NodeConfig, TierConfig
+from kvtier.server.config.models import NodeConfig
 from kvtier.server.config.sources import ConfigError, Layer, read_environment, read_file
+from kvtier.server.config.values import Settings
 
 Place = tuple[int | str, ...]
+Config = TypeVar("Config", bound=Settings)
 
 # In place of pydantic's words, where those speak of Python or of a pattern.
 _WRONG = {
@@ -26,33 +28,67 @@ _WRONG = {
 def load_config(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object]
 ) -> NodeConfig:
-    """Return the configuration of a node.
+    """Return the configuration of a node, as `load_settings` does."""
+    return load_settings(NodeConfig, path, env, overrides)
 
-    Flags win over the environment, and the environment over the file. Groups of settings are
-    merged; a list, such as the tiers, is taken whole from the place that wins. A setting without
-    a value (YAML null, None) is one that was not given.
+
+def load_settings(
+    model: type[Config],
+    path: Path | None,
+    env: Mapping[str, str],
+    overrides: Mapping[str, object],
+) -> Config:
+    """Return a configuration.
 
     Args:
+        model: The settings that there are.
         path: The YAML file, or None for the defaults.
         env: The environment, of which the variables that begin with `KVTIER_` are read.
         overrides: Settings from flags, nested by name as in the file.
 
     Raises:
-        ConfigError: When a source cannot be read, or a setting is unknown, missing or wrong; the
-            message is one line that names where it came from, the setting, the value and what to
-            do.
+        ConfigError: As `gather` and `settle` do.
+    """
+    return settle(model, gather(path, env, overrides))
+
+
+def gather(
+    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, object]
+) -> list[Layer]:
+    """Return the settings that each source gives, the one that wins last.
+
+    A setting without a value (YAML null, None) is one that was not given.
+
+    Raises:
+        ConfigError: When a source cannot be read; the message is one line that names it.
     """
     layers = [read_file(path)] if path else []
     layers += read_environment(env)
     layers.append(Layer("command line", overrides))
-    layers = [Layer(layer.origin, _given(layer.settings)) for layer in layers]
+    return [Layer(layer.origin, _given(layer.settings)) for layer in layers]
+
+
+def settle(model: type[Config], layers: Sequence[Layer]) -> Config:
+    """Return the configuration that sources come to.
+
+    Flags win over the environment, and the environment over the file. Groups of settings are
+    merged; a list, such as the tiers, is taken whole from the place that wins.
+
+    Args:
+        model: The settings that there are.
+        layers: What each source gives, from `gather`.
+
+    Raises:
+        ConfigError: When a setting is unknown, missing or wrong; the message is one line that
+            names where it came from, the setting, the value and what to do.
+    """
     merged: Mapping[str, Any] = {}
     for layer in layers:
         merged = _merge(merged, layer.settings)
     try:
-        return NodeConfig.model_validate(merged)
+        return model.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(_tell(error.errors(), layers)) from error
+        raise ConfigError(_tell(model, error.errors(), layers)) from error
 
 
 def _given(value: Any) -> Any:
@@ -74,33 +110,33 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, An
     return merged
 
 
-def _tell(errors: Sequence[ErrorDetails], layers: Sequence[Layer]) -> str:
+def _tell(model: type[BaseModel], errors: Sequence[ErrorDetails], layers: Sequence[Layer]) -> str:
     # A misspelt name comes before the one that is missing because of it.
     first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
     place = first["loc"]
     within = place[:-1] if first["type"] == "missing" else place
     origin = next((la.origin for la in reversed(layers) if _holds(la.settings, within)), "")
-    parts = (origin if within else "", _name(place), _problem(first))
+    parts = (origin if within else "", place_name(place), _problem(model, first))
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return ": ".join(part for part in parts if part) + more
 
 
-def _problem(error: ErrorDetails) -> str:
+def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
     place = error["loc"]
     match error["type"]:
         case "value_error":
             return str(error["ctx"]["error"])
         case "extra_forbidden" | "invalid_key":
-            known = _model(place[:-1]).model_fields
+            known = _model(model, place[:-1]).model_fields
             near = difflib.get_close_matches(str(place[-1]), known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             return f"unknown setting; {hint}"
         case "missing":
-            return f"missing; give it a value. {_description(place)}".rstrip()
+            return f"missing; give it a value. {_description(model, place)}".rstrip()
         case kind:
             what = _WRONG.get(kind, error["msg"].replace("Input should", "it should"))
             refused = f"{error['input']!r:.80} is refused{what and ': '}{what}"
-            return f"{refused}. {_description(place)}".rstrip(" .") + "."
+            return f"{refused}. {_description(model, place)}".rstrip(" .") + "."
 
 
 def _holds(settings: Any, place: Place) -> bool:
@@ -112,26 +148,26 @@ def _holds(settings: Any, place: Place) -> bool:
     return True
 
 
-def _name(place: Place) -> str:
+def place_name(place: Place) -> str:
+    """Return where a setting stands, such as `tiers[0].capacity`."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     return "".join(steps).removeprefix(".")
 
 
-def _model(place: Place) -> type[BaseModel]:
-    """Return the settings class at a place; the tiers are the only list."""
-    model: type[BaseModel] = NodeConfig
+def _model(model: type[BaseModel], place: Place) -> type[BaseModel]:
+    """Return the settings class at a place, or in the list there."""
     for step in place:
-        if step == "tiers":
-            model = TierConfig
-        elif isinstance(step, str):
+        if isinstance(step, str):
             annotation = model.model_fields[step].annotation
-            assert isinstance(annotation, type)
-            model = annotation
+            of_list = get_args(annotation)
+            of = of_list[0] if of_list else annotation
+            assert isinstance(of, type)
+            model = of
     return model
 
 
-def _description(place: Place) -> str:
+def _description(model: type[BaseModel], place: Place) -> str:
     """Return what a setting means; nothing for a place within a value."""
     if not place or not isinstance(place[-1], str):
         return ""
-    return _model(place[:-1]).model_fields[place[-1]].description or ""
+    return _model(model, place[:-1]).model_fields[place[-1]].description or ""

@@ -1,162 +1,64 @@
-"""Every setting of a node, with its meaning, its default and its limits."""
+"""Every setting of a node but those of its tiers: meaning, default and limits."""
 
 import socket
 from collections import Counter
-from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, field_validator
 
+from kvtier.server.config.addresses import check_servers
+from kvtier.server.config.outside import HealthListen, MetricsListen, Reflection, Tracing
+from kvtier.server.config.places import check_places
+from kvtier.server.config.security import CheckedAuth, ConnectConfig, Listen, ServedTls
 from kvtier.server.config.targets import check_targets
+from kvtier.server.config.tier import TierConfig
 from kvtier.server.config.values import (
+    GIB,
+    KIB,
+    MIB,
     Count,
-    Name,
     NodeId,
     Seconds,
+    Settings,
     Size,
-    is_loopback,
-    split_endpoint,
+    in_any_case,
 )
-from kvtier.wire.sizes import format_size
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 DAY, YEAR = 86_400.0, 365 * 86_400.0
 MAX_TIERS = 16
 _MOST_SPARE_BYTES = 16 * MIB
 
-LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error"],
-    BeforeValidator(lambda level: level.lower() if isinstance(level, str) else level),
-]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(in_any_case)]
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
-class TierConfig(_Settings):
-    """One tier: a store of blocks in one medium."""
-
-    name: Name = Field(
-        description="The tier's name on its node: 1 to 63 of a-z, 0-9 and '-', such as cpu0."
-    )
-    medium: Literal["gpu", "cpu"] = Field(
-        description="The kind of storage: gpu for GPU memory, cpu for host memory."
-    )
-    capacity: Annotated[Size, Field(ge=0)] = Field(
-        description="Bytes for blocks, such as 64GiB, set aside at the start; an emulated gpu tier "
-        "takes them as it fills. 0 is a tier that holds nothing and refuses every store."
-    )
-    slot_bytes: Annotated[Size, Field(ge=1)] | None = Field(
-        default=None,
-        description="Bytes of one slot, which is the largest block that fits. "
-        "Unset: the largest block of the first namespace that is registered.",
-    )
-    policy: Annotated[str, StringConstraints(min_length=1, max_length=63)] = Field(
-        default="lru",
-        description="The replacement policy, by name: lru or arc, or one that was registered.",
-    )
-    store_threshold: Annotated[Count, Field(le=1000)] = Field(
-        default=1,
-        description="From which offer on a block is stored: 1 stores every block at once, 2 those "
-        "that are offered again. An offer before that is answered DEFERRED for the block.",
-    )
-    store_tracker: Annotated[Count, Field(le=1 << 20)] = Field(
-        default=65_536,
-        description="With a store_threshold above 1: blocks whose offers are remembered. When "
-        "there are more, those offered longest ago are forgotten.",
-    )
-    events: bool = Field(
-        default=True,
-        description="Whether the tier tells followers what it stores and removes. Without events "
-        "it is SILENT, and no follower can know what it holds.",
-    )
-    device: Annotated[str, StringConstraints(pattern=r"^(auto|emulated|cuda:[0-9]{1,3})$")] = Field(
-        default="auto",
-        description="Only for a gpu tier: cuda:N is the GPU of that number, emulated is host "
-        "memory in its place, auto is cuda:0 where there is a usable GPU and emulated elsewhere.",
-    )
-    shm_dir: Path = Field(
-        default=Path("/dev/shm"),  # noqa: S108 - a tmpfs; the store takes it over safely
-        description="Only for a cpu tier: the directory of its shared-memory file.",
-    )
-
-    on_evict: Name | None = Field(
-        default=None,
-        description="The slower tier that evicted blocks go to. Unset: they are dropped. What is "
-        "loaded from there comes back by moving, unless it is written through there too.",
-    )
-    write_through: tuple[Name, ...] = Field(
-        default=(),
-        description="Slower tiers that every stored block is copied to, in the background.",
-    )
-    demote_wait: Annotated[Seconds, Field(ge=0, le=10)] = Field(
-        default=0.05,
-        description="Only with on_evict: how long a store waits for the copy of a block whose room "
-        "it needs, in seconds; then that block is dropped uncopied, and counted.",
-    )
-    free_target: Annotated[float, Field(ge=0, le=0.5)] = Field(
-        default=0.01,
-        description="Only with on_evict: the part of the slots that is kept free by moving blocks "
-        "down ahead of need, so that stores seldom wait. 0: blocks move when their room is needed.",
-    )
-    promotion_limit: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.75,
-        description="The part of the slots that leases, stores under way and promotions together "
-        "may hold for a promotion to begin; the rest is for stores.",
-    )
-
-    @field_validator("shm_dir")
-    @classmethod
-    def _shm_dir_is_absolute(cls, directory: Path) -> Path:
-        if not directory.is_absolute():
-            raise ValueError(f"'{directory}' is not an absolute path; write one, such as /dev/shm")
-        return directory
-
-    @model_validator(mode="after")
-    def _settings_fit_the_medium(self) -> Self:
-        other = {"gpu": "cpu", "cpu": "gpu"}[self.medium]
-        foreign = {"gpu": "shm_dir", "cpu": "device"}[self.medium]
-        if foreign in self.model_fields_set:
-            raise ValueError(f"{foreign} is for {other} tiers only; remove it, or change medium")
-        return self
-
-    @model_validator(mode="after")
-    def _settings_do_something(self) -> Self:
-        idle = [] if self.on_evict else [("demote_wait", "on_evict"), ("free_target", "on_evict")]
-        if self.store_threshold == 1:
-            idle.append(("store_tracker", "store_threshold to 2 or more"))
-        for setting, other in idle:
-            if setting in self.model_fields_set:
-                raise ValueError(f"{setting} does nothing here; remove it, or set {other}")
-        return self
-
-    @model_validator(mode="after")
-    def _a_slot_fits(self) -> Self:
-        if self.slot_bytes and 0 < self.capacity < self.slot_bytes:
-            raise ValueError(
-                f"capacity {format_size(self.capacity)} is less than one slot of "
-                f"{format_size(self.slot_bytes)}; raise capacity, or set it to 0 for a tier that "
-                "holds nothing"
-            )
-        return self
-
-
-class LimitsConfig(_Settings):
-    """What a request may ask for. Requests beyond a limit are refused and change nothing."""
+class CommonLimits(Settings):
+    """What may be asked of a node as of a proxy."""
 
     message_bytes: Annotated[Size, Field(ge=4 * MIB, le=GIB)] = Field(
         default=16 * MIB, description="Bytes of one request message."
     )
+    metadata_bytes: Annotated[Size, Field(ge=8 * KIB, le=MIB)] = Field(
+        default=16 * KIB, description="Bytes of one request's metadata, with 32 more for each."
+    )
+    calls: Count = Field(
+        default=16_384, description="Calls under way at one time, streams among them."
+    )
+    calls_per_caller: Count = Field(
+        default=4096,
+        description="The same of one caller: of an identity, else of the address that calls come "
+        "from, whatever the port. Clients behind one address translator are one caller.",
+    )
+    followers: Count = Field(default=512, description="Followers of events at one time.")
+    followers_per_caller: Count = Field(
+        default=256,
+        description="The same of one caller, and calls of followers that were given up and that "
+        "it did not end.",
+    )
+
+
+class LimitsConfig(CommonLimits):
+    """What a request may ask for. Requests beyond a limit are refused and change nothing."""
+
     hashes: Annotated[Count, Field(le=1 << 20)] = Field(
         default=131_072,
         description="Block hashes in one request. An offer has at most 16,384 all the same: its "
@@ -167,6 +69,14 @@ class LimitsConfig(_Settings):
     )
     lease_ttl_max: Annotated[Seconds, Field(ge=1, le=300)] = Field(
         default=300.0, description="Longest time to live of a lease, in seconds."
+    )
+    leases: Count = Field(
+        default=32_768,
+        description="Open leases of all owners, and beside them as many pins.",
+    )
+    leases_per_caller: Count = Field(
+        default=16_384,
+        description="The same of one caller, whatever owners it names.",
     )
     leases_per_owner: Count = Field(
         default=4096, description="Open leases of one owner, and beside them as many pins."
@@ -183,7 +93,6 @@ class LimitsConfig(_Settings):
     pinned_bytes_per_owner: Annotated[Size, Field(ge=1, le=1 << 60)] = Field(
         default=16 * GIB, description="Bytes of blocks under one owner's pins."
     )
-    followers: Count = Field(default=256, description="Followers of events at one time.")
     namespaces: Annotated[Count, Field(le=4096)] = Field(
         default=1024, description="Registered namespaces."
     )
@@ -192,12 +101,14 @@ class LimitsConfig(_Settings):
     transfer_bytes: Annotated[Size, Field(ge=4 * MIB)] = Field(
         default=512 * MIB,
         description="Bytes of payloads that calls which move bytes have in memory at one time, "
-        "half of them for reads and half for writes. A write takes 4 MiB; a read takes 4 MiB, and "
-        "the largest block besides when it reads from a GPU. Who finds too few waits in turn.",
+        "half of them for reads and half for writes. A write takes 4 MiB, and the largest block "
+        "besides in a tier of files or objects. A read takes 4 MiB, and besides the largest block "
+        "when it reads from a GPU, or from files or objects, there at least 4 MiB. "
+        "Who finds too few waits in turn.",
     )
 
 
-class EventsConfig(_Settings):
+class EventsConfig(Settings):
     """The event log, and how it is sent to followers."""
 
     max_batches: Count = Field(
@@ -232,7 +143,7 @@ class EventsConfig(_Settings):
     )
 
 
-class NodeConfig(_Settings):
+class NodeConfig(Settings):
     """A node: its identity, where it listens, its tiers and its limits."""
 
     node_id: NodeId = Field(
@@ -242,13 +153,28 @@ class NodeConfig(_Settings):
     )
     insecure: bool = Field(
         default=False,
-        description="Whether the node may listen beyond loopback, where anyone who reaches the "
-        "port can read and change every block: there is no TLS and no authentication.",
+        description="Whether the node may listen beyond loopback without TLS, where anyone who "
+        "reaches the port can read and change every block. Not together with tls.",
     )
-    listen: str = Field(
+    tls: ServedTls = None
+    auth: CheckedAuth = None
+    listen: Listen = Field(
         default="127.0.0.1:7600",
         description="Address and port to listen on; an IPv6 address in brackets, and port 0 for "
-        "any free port.",
+        "any free port. Or unix:/PATH, a socket for the process's user and group.",
+    )
+    connect: ConnectConfig | None = Field(
+        default=None,
+        description="TLS and identity towards peers. Unset: plaintext.",
+    )
+    reflection: Reflection = False
+    health_listen: HealthListen = None
+    metrics_listen: MetricsListen = None
+    tracing: Tracing = False
+    drain_delay: Annotated[Seconds, Field(ge=0, le=300)] = Field(
+        default=0.0,
+        description="How long a stop, or a drain, goes on serving as NOT_SERVING before it refuses "
+        "work, in seconds, so that others have heard of it.",
     )
     drain_timeout: Annotated[Seconds, Field(ge=0, le=3600)] = Field(
         default=10.0,
@@ -291,30 +217,15 @@ class NodeConfig(_Settings):
 
     def spare_bytes(self, tier: TierConfig) -> int:
         """Return the bytes beyond a tier's capacity in which blocks change places with others."""
-        changes = tier.on_evict or any(other.on_evict == tier.name for other in self.tiers)
-        return min(_MOST_SPARE_BYTES, tier.capacity) if changes else 0
-
-    @field_validator("listen")
-    @classmethod
-    def _listens_on_loopback_or_is_insecure(cls, listen: str, info: ValidationInfo) -> str:
-        host, _ = split_endpoint(listen)
-        # A flag that was refused is told by its own error.
-        if not is_loopback(host) and not info.data.get("insecure", True):
-            raise ValueError(
-                f"{listen!r} can be reached from other machines, and there is no TLS and no "
-                "authentication; listen on 127.0.0.1, or set insecure (--insecure) to accept it"
-            )
-        return listen
+        memory = [other for other in self.tiers if not other.lasts]
+        below = {other.name for other in memory}
+        changes = tier.on_evict in below or any(other.on_evict == tier.name for other in memory)
+        return min(_MOST_SPARE_BYTES, tier.capacity) if changes and not tier.lasts else 0
 
     @field_validator("peers")
     @classmethod
     def _peers_are_distinct_addresses(cls, peers: tuple[str, ...]) -> tuple[str, ...]:
-        for peer, count in Counter(peers).items():
-            _, port = split_endpoint(peer)
-            if not port:
-                raise ValueError(f"{peer!r} has port 0; write the port that the peer listens on")
-            if count > 1:
-                raise ValueError(f"{peer!r} is listed {count} times; list each peer once")
+        check_servers(peers, "peer")
         return peers
 
     @field_validator("tiers")
@@ -331,4 +242,12 @@ class NodeConfig(_Settings):
     @classmethod
     def _blocks_go_to_slower_tiers(cls, tiers: tuple[TierConfig, ...]) -> tuple[TierConfig, ...]:
         check_targets(tiers)
+        return tiers
+
+    @field_validator("tiers")
+    @classmethod
+    def _blocks_that_last_have_places_of_their_own(
+        cls, tiers: tuple[TierConfig, ...]
+    ) -> tuple[TierConfig, ...]:
+        check_places(tiers)
         return tiers

@@ -9,8 +9,17 @@ import yaml
 
 PREFIX = "KVTIER_"
 
-# Read by the command line.
-_ENDPOINTS = "KVTIER_ENDPOINTS"
+_OF_THE_COMMAND_LINE = frozenset(
+    {
+        "KVTIER_ENDPOINTS",
+        "KVTIER_CACERT",
+        "KVTIER_CERT",
+        "KVTIER_KEY",
+        "KVTIER_TOKEN_FILE",
+        "KVTIER_TLS_SERVER_NAME",
+        "KVTIER_USE_TLS",
+    }
+)
 # Kubernetes sets these in every pod of a namespace that has a service named kvtier or kvtier-*.
 _SERVICE_LINK = re.compile(
     r"KVTIER_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)"
@@ -61,7 +70,9 @@ def read_environment(environment: Mapping[str, str]) -> Iterator[Layer]:
         ConfigError: When such a value is not YAML.
     """
     for name in sorted(environment):
-        if not name.startswith(PREFIX) or name == _ENDPOINTS or _SERVICE_LINK.fullmatch(name):
+        if not name.startswith(PREFIX) or name in _OF_THE_COMMAND_LINE:
+            continue
+        if _SERVICE_LINK.fullmatch(name):
             continue
         value: Any = environment[name]
         if value.lstrip()[:1] in {"[", "{"}:

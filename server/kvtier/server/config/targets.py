@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from kvtier.wire.sizes import format_size
 
 if TYPE_CHECKING:
-    from kvtier.server.config.models import TierConfig
+    from kvtier.server.config.tier import TierConfig
 
 
 def check_targets(tiers: Sequence["TierConfig"]) -> None:

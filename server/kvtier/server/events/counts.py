@@ -1,6 +1,7 @@
 """How many blocks the events speak of, by where they are."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from kvtier.server.events.parts import REMOVED, Part
 
@@ -12,6 +13,19 @@ class BlockCounts:
 
     def __init__(self) -> None:
         self._blocks: defaultdict[Place, int] = defaultdict(int)
+
+    def begin(self, blocks: Mapping[Place, int]) -> None:
+        """Count on from these numbers, whatever was counted before."""
+        self._blocks.clear()
+        self._blocks.update(blocks)
+
+    def total(self, tier: int, namespaces: frozenset[bytes] | None) -> int:
+        """Return the number of blocks of a tier, of some namespaces or of all."""
+        return sum(
+            blocks
+            for place, blocks in self._blocks.items()
+            if place[0] == tier and (namespaces is None or place[2] in namespaces)
+        )
 
     def change(self, place: Place, part: Part) -> int:
         """Count a store or removal at a place; return by how much the number of blocks changed."""

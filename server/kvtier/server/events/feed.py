@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from kvtier.server.events.filter import EventFilter
 from kvtier.server.events.log import READ_AT_MOST, EventLog
@@ -87,3 +88,27 @@ class Feed:
             else:
                 yield from log.read_whole(after, end, full=wanted.full)
             after = end
+
+
+class Feeds:
+    """The feeds of a log, one for each filter that somebody follows with.
+
+    Args:
+        log: The log to read.
+        messages: Encodes messages about it.
+        message_bytes: Size at which a message is full.
+    """
+
+    def __init__(self, log: EventLog, messages: Messages, message_bytes: int) -> None:
+        self._log = log
+        self._messages = messages
+        self._message_bytes = message_bytes
+        self._feeds: WeakValueDictionary[EventFilter, Feed] = WeakValueDictionary()
+
+    def of(self, wanted: EventFilter) -> Feed:
+        """Return the feed of a filter; it lives as long as somebody has it."""
+        feed = self._feeds.get(wanted)
+        if feed is None:
+            feed = Feed(self._log, self._messages, wanted, self._message_bytes)
+            self._feeds[wanted] = feed
+        return feed

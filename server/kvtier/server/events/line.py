@@ -7,7 +7,7 @@ from typing import TypeAlias
 from kvtier.server.events.feed import Delivery
 from kvtier.server.events.filter import EventFilter
 from kvtier.server.events.messages import Messages
-from kvtier.server.events.source import EventSource, News
+from kvtier.server.events.source import LogSource, News, TierInfo
 from kvtier.v1.event_service_pb2 import ResetReason
 
 Send: TypeAlias = Callable[[bytes], Awaitable[None]]
@@ -33,7 +33,7 @@ class Line:
 
     def __init__(
         self,
-        source: EventSource,
+        source: LogSource,
         messages: Messages,
         wanted: EventFilter,
         send: Send,
@@ -48,7 +48,8 @@ class Line:
         self._messages = messages
         self._wanted = wanted
         self._send = send
-        self._introduced = 0
+        self._introduced = self._state_changes = 0
+        self._states: dict[int, TierInfo] = {}
 
     async def reset(self, reason: ResetReason.ValueType, through: int) -> None:
         """Tell the follower to forget everything."""
@@ -57,10 +58,9 @@ class Line:
 
     async def introduce(self) -> None:
         """Send the states of the tiers and the namespaces that pass."""
-        for tier in self._source.tier_infos():
-            if self._wanted.passes_tier(tier.index, tier.medium):
-                await self._write(self._messages.tier_state(self.told, tier))
         self._introduced = 0
+        self._states.clear()
+        await self._introduce_states()
         await self.introduce_namespaces()
 
     async def introduce_namespaces(self) -> None:
@@ -70,6 +70,24 @@ class Line:
             for fingerprint, description in news.described:
                 if self._wanted.passes_namespace(fingerprint):
                     await self._write(self._messages.namespace(self.told, description))
+
+    async def introduce_changes(self, cursor: int) -> None:
+        """Send the states that changed, once the follower has what went before.
+
+        Args:
+            cursor: The position up to which it has everything.
+        """
+        source = self._source
+        while source.state_changes != self._state_changes and source.states_at <= cursor:
+            await self._introduce_states()
+
+    async def _introduce_states(self) -> None:
+        self._state_changes = self._source.state_changes
+        for tier in self._source.tier_infos():
+            passes = self._wanted.passes_tier(tier.index, tier.medium)
+            if passes and self._states.get(tier.index) != tier:
+                self._states[tier.index] = tier
+                await self._write(self._messages.tier_state(self.told, tier))
 
     def _news(self) -> News:
         return self._source.namespaces(self._introduced, self.told)

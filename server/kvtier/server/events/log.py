@@ -49,26 +49,28 @@ class EventLog:
         epoch: Random and not 0: tells this log from the node's earlier and later ones.
         max_batches: Most batches held.
         max_bytes: Most encoded bytes held; a larger batch is held alone.
+        head: The sequence before the first batch; above 0 for a log that goes on with another's.
 
     Attributes:
         epoch: As given.
-        head: The newest batch's sequence; 0 before the first.
+        head: The newest batch's sequence; as given before the first.
         oldest: The lowest position from which a follower can still go on.
         held_bytes: Encoded bytes held now.
+        counts: How many blocks the batches speak of.
     """
 
-    def __init__(self, *, epoch: int, max_batches: int, max_bytes: int) -> None:
+    def __init__(self, *, epoch: int, max_batches: int, max_bytes: int, head: int = 0) -> None:
         assert epoch
         assert max_batches > 0
         self.epoch = epoch
-        self.head = 0
-        self.oldest = 0
+        self.head = head
+        self.oldest = head
         self.held_bytes = 0
         self._max_batches = max_batches
         self._max_bytes = max_bytes
         self._gathered: list[Part] | None = None
         self._bell = Bell()
-        self._counts = BlockCounts()
+        self.counts = BlockCounts()
         self._named: dict[bytes, int] = {}
         # A batch is a row of these columns, not an object: the garbage collector tracks nothing in
         # them, where it would have to walk the whole log.
@@ -193,8 +195,8 @@ class EventLog:
         where = (part.tier, part.medium, part.namespace)
         self._named[part.namespace] = self.head
         if part.field != CLEARED:
-            return [(*where, basic_size, full_size, self._counts.change(where, part))]
-        gone = [(*place, 0, 0, -blocks) for place, blocks in self._counts.clear(part)]
+            return [(*where, basic_size, full_size, self.counts.change(where, part))]
+        gone = [(*place, 0, 0, -blocks) for place, blocks in self.counts.clear(part)]
         return [(*where, basic_size, full_size, 0), *gone]
 
     def _size(self, sequence: int) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from kvtier.server.events.source import TierInfo
+from kvtier.v1.block_pb2 import Locality, Medium
 from kvtier.v1.event_service_pb2 import Progress, Reset, ResetReason, State, Synced, TierState
 from kvtier.wire.framing import bytes_field, bytes_field_header, fixed64_field, varint_field
 
@@ -51,11 +52,12 @@ class Messages:
 
     def tier_state(self, at: int, tier: TierInfo) -> bytes:
         """Return the state of a tier."""
-        silent = tier.state == TierState.TIER_STATE_SILENT
         state = State(
             tier=tier.name,
             tier_state=TierState.ValueType(tier.state),
-            reason="events are switched off for this tier" if silent else "",
+            reason=tier.reason,
+            medium=Medium.ValueType(tier.medium),
+            locality=Locality.ValueType(tier.locality),
         )
         return self._message(at, at, _STATE, (state.SerializeToString(),))
 

@@ -1,10 +1,12 @@
 """What a WatchEvents request asks for, checked."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from kvtier.server.events.filter import EventFilter
 from kvtier.server.events.source import EventSource
+from kvtier.server.known import check_known
 from kvtier.v1.block_pb2 import Medium, Position
 from kvtier.v1.event_service_pb2 import EventView, NodePosition, WatchEventsRequest
 from kvtier.wire.errors import Reason, invalid, not_found, quote
@@ -23,6 +25,18 @@ class Watch(NamedTuple):
     wanted: EventFilter
 
 
+class Asked(NamedTuple):
+    """A request that is well formed.
+
+    Attributes:
+        positions: Where to resume, by node.
+        wanted: What to see, but for tiers, which a node has names for.
+    """
+
+    positions: dict[str, Position]
+    wanted: EventFilter
+
+
 def check_request(request: WatchEventsRequest, source: EventSource) -> Watch:
     """Return what a request asks of a node.
 
@@ -32,17 +46,27 @@ def check_request(request: WatchEventsRequest, source: EventSource) -> Watch:
     Raises:
         KvtierError: INVALID_ARGUMENT for anything malformed, NOT_FOUND for an unknown tier.
     """
+    asked = check_form(request)
+    wanted = replace(asked.wanted, tiers=_check_tiers(request.tiers, source))
+    return Watch(asked.positions.get(source.node_id), wanted)
+
+
+def check_form(request: WatchEventsRequest) -> Asked:
+    """Return what a request asks of whatever nodes.
+
+    Raises:
+        KvtierError: INVALID_ARGUMENT for anything malformed.
+    """
     positions = _check_positions(request.positions)
     views = EventView.values()
     if request.view not in views:
         raise invalid(f"view {request.view} is not known; the views are {views}")
     wanted = EventFilter(
-        tiers=_check_tiers(request.tiers, source),
-        media=_check_media(request.media),
+        media=check_known("medium", "media", request.media, Medium),
         namespaces=_check_namespaces(request.namespaces),
         full=request.view == EventView.EVENT_VIEW_FULL,
     )
-    return Watch(positions.get(source.node_id), wanted)
+    return Asked(positions, wanted)
 
 
 def _check_positions(named: Iterable[NodePosition]) -> dict[str, Position]:
@@ -75,14 +99,6 @@ def _check_tiers(names: Iterable[str], source: EventSource) -> frozenset[int]:
                 Reason.TIER_UNKNOWN,
             )
     return frozenset(known[name] for name in names)
-
-
-def _check_media(media: Iterable[int]) -> frozenset[int]:
-    known = [number for number in Medium.values() if number]
-    for medium in media:
-        if medium not in known:
-            raise invalid(f"medium {medium} is not known; the media are {known}")
-    return frozenset(media)
 
 
 def _check_namespaces(fingerprints: Iterable[bytes]) -> frozenset[bytes]:

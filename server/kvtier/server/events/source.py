@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from kvtier.server.events.log import EventLog
 from kvtier.server.events.parts import Part
+from kvtier.v1.block_pb2 import Locality
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,16 @@ class TierInfo:
         name: Its name.
         medium: A `kvtier.v1.Medium` number.
         state: A `kvtier.v1.TierState` number.
+        reason: Why it is in that state; may be empty.
+        locality: A `kvtier.v1.Locality` number.
     """
 
     index: int
     name: str
     medium: int
     state: int
+    reason: str = ""
+    locality: int = Locality.LOCALITY_LOCAL
 
 
 class News(NamedTuple):
@@ -38,20 +43,22 @@ class News(NamedTuple):
     described: Sequence[tuple[bytes, bytes]]
 
 
-class EventSource(Protocol):
-    """A node, as the event service sees it.
+class LogSource(Protocol):
+    """A node, as a follower of its log sees it.
 
     Attributes:
         node_id: The node's stable id.
         log: Its event log.
         draining: Set when the node's last event is in the log and followers are to be sent off.
-        followers: Number of followers now; kept by the event service.
+        state_changes: How often the states of its tiers have changed.
+        states_at: The log's head when they changed last.
     """
 
     node_id: str
     log: EventLog
     draining: asyncio.Event
-    followers: int
+    state_changes: int
+    states_at: int
 
     def tier_infos(self) -> Sequence[TierInfo]:
         """Return the tiers, from fastest to slowest."""
@@ -68,6 +75,20 @@ class EventSource(Protocol):
         """
         ...
 
+    def ready_blocks(self, tier: int, namespaces: frozenset[bytes] | None) -> int:
+        """Return the number of readable blocks of a tier, of some namespaces or of all."""
+        ...
+
+
+class EventSource(LogSource, Protocol):
+    """A node, as the event service sees it.
+
+    Attributes:
+        followers: Number of followers now; kept by the event service.
+    """
+
+    followers: int
+
     def snapshot(self, tier: int) -> Iterator[list[Part]]:
         """Walk one tier's live table, a slice of some 2,000 blocks at a time.
 
@@ -75,8 +96,4 @@ class EventSource(Protocol):
         milliseconds at most, and never blocks. A block that is readable during the whole walk is
         in one slice at least.
         """
-        ...
-
-    def ready_blocks(self, tier: int, namespaces: frozenset[bytes] | None) -> int:
-        """Return the number of readable blocks of a tier, of some namespaces or of all."""
         ...

@@ -2,10 +2,24 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
-from kvtier.server.events.line import Line
 from kvtier.wire.errors import KvtierError, Reason, exhausted
+
+
+class Way(Protocol):
+    """The way to a follower.
+
+    Attributes:
+        waits_since: Since when a message waits to be read, in the loop's time; None when none does.
+    """
+
+    waits_since: float | None
+
+    @property
+    def patience(self) -> float:
+        """How long one message may wait to be read, in seconds."""
+        ...
 
 
 class Stall:
@@ -18,7 +32,7 @@ class Stall:
         every: Longest time between two looks, in seconds; at most any patience of the line.
     """
 
-    def __init__(self, line: Line, every: float) -> None:
+    def __init__(self, line: Way, every: float) -> None:
         self._line = line
         self._every = every
         self._loop = asyncio.get_running_loop()

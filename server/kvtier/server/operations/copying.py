@@ -6,8 +6,9 @@ from contextlib import aclosing
 
 from kvtier.server.node import Node
 from kvtier.server.operations.pulling import Results, pull
+from kvtier.server.operations.requests import check_accepts
 from kvtier.server.operations.runs import reading_runs
-from kvtier.server.tiering.carrier import COPIED, MISS, PRESENT
+from kvtier.server.tiering.carrier import COPIED, FAILED, MISS, PRESENT
 from kvtier.server.tiering.links import most_blocks
 from kvtier.server.tiers.offer import Run
 from kvtier.server.tiers.table import READY
@@ -25,6 +26,7 @@ async def copy_blocks(node: Node, request: CopyBlocksRequest, send: Send) -> Non
     """Copy blocks to a tier, and tell what became of each as soon as it is known."""
     node.refuse_when_closing()
     namespace, target = node.registry.get(request.namespace), node.tier(request.to_tier)
+    check_accepts(target)
     with reading_runs(node, target, namespace, request.runs) as runs:
         places: dict[bytes, list[int]] = {}
         sizes: dict[bytes, int] = {}
@@ -103,10 +105,11 @@ async def _one_step(
     await node.tiering.copying.wait_for_others(target, keys)
     results: Results = {}
     slots: dict[bytes, int] = {}
+    absent = FAILED if source.health.recovering else MISS
     for key in keys:
         slot = source.table.index.get(key)
         if slot is None or source.table.state[slot] != READY:
-            results[key] = PRESENT if target.holds(key) else MISS
+            results[key] = PRESENT if target.holds(key) else absent
         else:
             slots[key] = slot
     if slots:

@@ -36,6 +36,7 @@ def get_node(node: Node) -> GetNodeResponse:
             head=Position(epoch=node.log.epoch, sequence=node.log.head),
             oldest_sequence=node.log.oldest,
             followers=node.followers,
+            draining=node.closing,
             leases=len(node.leases),
             limits=_limits(node),
         )
@@ -78,14 +79,27 @@ def _limits(node: Node) -> Limits:
 
 
 def _tier(node: Node, tier: Tier) -> TierMessage:
+    described = _any_tier(node, tier)
+    if tier.keeping:
+        health = tier.keeping.store.health
+        described.recovered_blocks = health.looked_at
+        described.recovering_blocks = health.to_look_at
+    return described
+
+
+def _any_tier(node: Node, tier: Tier) -> TierMessage:
     occupancy, oldest = tier.occupancy, node.leases.accounts.oldest(tier)
+    silent = tier.announcer.silent and tier.health.state == TierState.TIER_STATE_READY
     return TierMessage(
         name=tier.name,
         medium=Medium.ValueType(tier.store.medium),
         device=tier.store.device,
-        state=TierState.TIER_STATE_SILENT if tier.announcer.silent else TierState.TIER_STATE_READY,
+        state=TierState.TIER_STATE_SILENT if silent else tier.health.state,
+        state_reason=tier.health.reason,
         policy=tier.policy_name,
         capacity_bytes=tier.capacity_bytes,
+        used_bytes=tier.table.used_bytes,
+        locality=tier.locality,
         slot_bytes=tier.slot_bytes,
         capacity_blocks=tier.table.capacity,
         ready_blocks=occupancy.ready,

@@ -1,6 +1,7 @@
 """Fetching blocks from a peer into the slots of a store lease of the node's own."""
 
-from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -10,22 +11,23 @@ from kvtier.server.leases import End, Lease
 from kvtier.server.node import Node
 from kvtier.server.peers.peer import Message, Peer, PeerError, Reading
 from kvtier.server.tiering.carrier import COPIED, CORRUPT, DELETED, FAILED, MISS
-from kvtier.server.transfers.writer import BlockWriter
+from kvtier.server.transfers.taking import take_all
+from kvtier.server.transfers.writer import BlockWriter, Results
 from kvtier.v1.result_pb2 import (
     READ_RESULT_CORRUPT,
     READ_RESULT_MISS,
     WRITE_RESULT_ABORTED,
     WRITE_RESULT_CORRUPT,
+    WRITE_RESULT_FAILED,
     WRITE_RESULT_WRITTEN,
     CopyResult,
-    WriteResult,
 )
 from kvtier.v1.transfer_service_pb2 import (
     ReadBlocksRequest,
     ReadBlocksResponse,
     ReadTarget,
 )
-from kvtier.wire.chunks import CHUNK_BYTES, Chunk
+from kvtier.wire.chunks import Chunk
 from kvtier.wire.errors import KvtierError, Reason
 
 # What became of blocks, by their numbers among those that the peer was asked for.
@@ -42,6 +44,7 @@ _READ = {READ_RESULT_MISS: MISS, READ_RESULT_CORRUPT: CORRUPT}
 _WRITTEN = {
     WRITE_RESULT_WRITTEN: COPIED,
     WRITE_RESULT_CORRUPT: CORRUPT,
+    WRITE_RESULT_FAILED: FAILED,
     WRITE_RESULT_ABORTED: DELETED,
 }
 
@@ -62,7 +65,14 @@ class Fetched:
 
 
 async def fetch(
-    node: Node, peer: Peer, wanted: ReadTarget, count: int, reserve: Reserve, *, into: Fetched
+    node: Node,
+    peer: Peer,
+    wanted: ReadTarget,
+    count: int,
+    reserve: Reserve,
+    *,
+    memory: int,
+    into: Fetched,
 ) -> None:
     """Read blocks from a peer, and publish each as soon as it is whole and verified.
 
@@ -73,6 +83,7 @@ async def fetch(
         count: How many these are.
         reserve: Called with the first message of the peer, so that no room is taken for a peer that
             says nothing, nor for blocks that it has not.
+        memory: Bytes that the blocks need in memory on their way.
         into: Where it is noted what came, so that it is known however the call ends.
 
     Raises:
@@ -86,7 +97,7 @@ async def fetch(
             if message is None:
                 raise reading.broke(_TOO_EARLY)
             # Not before: a peer that says nothing shall hold up no store.
-            async with node.write_bytes.share(CHUNK_BYTES):
+            async with node.write_bytes.share(memory):
                 lease, fetched.results = await reserve(_skipped(reading, message[0], count))
                 arrival = _Arrival(node, reading, lease, fetched.results)
                 try:
@@ -134,14 +145,31 @@ class _Arrival:
 
     async def take_all(self, first: Message) -> None:
         """Take a message and those that follow, until something is known of every block."""
-        await self._take(first)
-        while len(self._results) < len(self._lease.block_bytes):
-            message = await self._reading.next()
-            if message is None:
-                raise self._reading.broke(_TOO_EARLY)
-            await self._take(message)
+        parts = self._parts(first)
+        try:
+            async with aclosing(take_all(self.writer, parts, self._node.write_bytes)) as taken:
+                async for written in taken:
+                    self._publish(written)
+                    if self._complete:
+                        break
+        except KvtierError as error:
+            raise self._meaning(error) from None
+        if not self._complete:
+            raise self._reading.broke(_TOO_EARLY)
 
-    async def _take(self, message: Message) -> None:
+    @property
+    def _complete(self) -> bool:
+        return len(self._results) == len(self._lease.block_bytes)
+
+    async def _parts(self, first: Message) -> AsyncIterator[Chunk]:
+        message: Message | None = first
+        while message is not None:
+            for part in self._read(message):
+                yield part
+            message = None if self._complete else await self._reading.next()
+
+    def _read(self, message: Message) -> Iterator[Chunk]:
+        """Return the data of a message, and note of which blocks there is none."""
         node, lease, (about, data) = self._node, self._lease, message
         if node.leases.get(lease.id) is not lease:
             raise _LeaseEndedError
@@ -153,21 +181,26 @@ class _Arrival:
         for place, result in skipped.items():
             self._results.setdefault(place, result)
         chunk = Chunk(about.block_index, about.offset, about.checksums, data)
-        for part in past_skipped(chunk, lease.block_bytes, self._skipped):
-            written = await self._write(part)
-            node.refuse_when_drained()
-            done = [place for place, result in written.items() if result == WRITE_RESULT_WRITTEN]
-            lease.tier.publish([lease.slots.pop(place) for place in done])
-            for place, outcome in written.items():
-                self._results.setdefault(place, _WRITTEN[outcome])
+        return past_skipped(chunk, lease.block_bytes, self._skipped)
 
-    async def _write(self, part: Chunk) -> dict[int, WriteResult.ValueType]:
-        try:
-            return await self.writer.take(part)
-        except KvtierError as error:
-            if error.code is grpc.StatusCode.ABORTED:
-                raise _LeaseEndedError from None
-            raise self._reading.broke(error.message) from None
+    def _publish(self, written: Results) -> None:
+        """Make blocks readable as soon as they are whole."""
+        self._node.refuse_when_drained()
+        lease = self._lease
+        done = [place for place, result in written.items() if result == WRITE_RESULT_WRITTEN]
+        lease.tier.publish([lease.slots.pop(place) for place in done])
+        for place, outcome in written.items():
+            self._results.setdefault(place, _WRITTEN[outcome])
+
+    def _meaning(self, error: KvtierError) -> Exception:
+        """Return what an error of reading or writing says of the peer, or of the lease."""
+        if isinstance(error, PeerError):
+            return error
+        if error.code is grpc.StatusCode.ABORTED:
+            return _LeaseEndedError()
+        if error.code is grpc.StatusCode.INVALID_ARGUMENT:
+            return self._reading.broke(error.message)
+        return error
 
 
 def past_skipped(

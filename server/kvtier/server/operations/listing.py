@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from xxhash import xxh3_64_intdigest
 
 from kvtier.server.node import Node
-from kvtier.server.operations.requests import read_group, read_keys, read_scope
+from kvtier.server.operations.requests import read_group, read_hash, read_keys, read_scope
 from kvtier.server.tiers.scan import WINDOW, ready_slots
 from kvtier.server.tiers.spaces import PREFIX_BYTES
 from kvtier.server.tiers.table import Origin
@@ -66,11 +66,8 @@ async def list_blocks(node: Node, request: ListBlocksRequest) -> ListBlocksRespo
 def describe_block(node: Node, request: DescribeBlockRequest) -> DescribeBlockResponse:
     """Tell everything about one block."""
     namespace = node.registry.get(request.namespace)
-    if len(request.block_hash) != namespace.hash_width:
-        raise invalid(
-            f"block_hash has {len(request.block_hash)} bytes; it must have {namespace.hash_width}"
-        )
-    named = BlockSet(group=request.group, scope=request.scope, block_hashes=request.block_hash)
+    block_hash = read_hash(namespace, request.block_hash)
+    named = BlockSet(group=request.group, scope=request.scope, block_hashes=block_hash)
     (key,) = read_keys(node, namespace, [named])
     copies = [
         describe_slot(tier, slot)

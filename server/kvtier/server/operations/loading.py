@@ -126,6 +126,10 @@ def _open_load(
             other.stamp(wanted.request_id, keys)
     if request.promote:
         results = _tell_coming(node, tier, keys, results, coming)
+    recovering = _may_come(node, tier, promote=request.promote)
+    node.demand.count_load(tier, results, recovering=recovering)
+    if recovering:
+        results = [RETRY if result == MISS else result for result in results]
     slots, aliases = by_place(found)
     lease = Lease(
         request.lease_id,
@@ -170,6 +174,14 @@ def _tell_coming(
         told.get(key, result) if result == MISS else result
         for key, result in zip(keys, results, strict=True)
     ]
+
+
+def _may_come(node: Node, tier: Tier, *, promote: bool) -> bool:
+    """Tell whether a tier, or one that blocks come up from, may hold more than it knows of."""
+    place = node.tiers.index(tier)
+    return any(
+        each.health.recovering for each in node.tiers[place : None if promote else place + 1]
+    )
 
 
 def by_place(found: Sequence[int | None]) -> tuple[dict[int, int], dict[int, int]]:

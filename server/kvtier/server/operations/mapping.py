@@ -1,12 +1,12 @@
 """MapTier."""
 
+from kvtier.server.mappings import not_mappable
 from kvtier.server.node import Node
 from kvtier.server.stores.gpu import GpuStore
 from kvtier.server.stores.host import HostStore
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.mapping_pb2 import CudaMemory, SharedFile
 from kvtier.v1.transfer_service_pb2 import MapTierRequest, MapTierResponse
-from kvtier.wire.errors import KvtierError, Reason, failed_precondition
 from kvtier.wire.shared_memory import DATA_OFFSET
 
 
@@ -37,22 +37,16 @@ def _shared_file(node: Node, tier: Tier, store: HostStore) -> MapTierResponse:
 
 def _cuda_memory(tier: Tier) -> CudaMemory:
     store = tier.store
+    if tier.keeping is not None:
+        raise not_mappable(tier, "its blocks are not in memory")
     if not isinstance(store, GpuStore):
-        raise _not_mappable(tier, "its memory cannot be shared")
+        raise not_mappable(tier, "its memory cannot be shared")
     try:
         handle = store.ipc_handle()
         if handle is None:
-            raise _not_mappable(tier, "there is no GPU")
+            raise not_mappable(tier, "there is no GPU")
         return CudaMemory(
             ipc_handle=handle, device_uuid=store.device_uuid, size_bytes=store.capacity_bytes
         )
     except (OSError, RuntimeError) as error:
-        raise _not_mappable(tier, str(error)) from error
-
-
-def _not_mappable(tier: Tier, why: str) -> KvtierError:
-    return failed_precondition(
-        f"tier {tier.name} ({tier.store.device}) is not mappable, {why}: use WriteBlocks and "
-        "ReadBlocks",
-        Reason.NOT_MAPPABLE,
-    )
+        raise not_mappable(tier, str(error)) from error

@@ -6,17 +6,20 @@ from collections.abc import AsyncGenerator, Container, Iterator, Sequence
 from kvtier.server.leases import STORE, Lease
 from kvtier.server.node import Node
 from kvtier.server.operations.fetching import LEASE_MARGIN, ByNumber, Fetched, fetch
+from kvtier.server.operations.requests import check_accepts
 from kvtier.server.peers.peer import PeerError
 from kvtier.server.tiering.carrier import COPIED, CORRUPT, FAILED, NO_ROOM, PENDING, PRESENT
 from kvtier.server.tiers import offer
 from kvtier.server.tiers.offer import Plan, Run, check_parents, plan_blocks
-from kvtier.server.tiers.room import evictable
+from kvtier.server.tiers.room import fitting
 from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.limit import transfer
+from kvtier.server.transfers.writer import memory_of_write
 from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.copying_pb2 import PeerTier
 from kvtier.v1.result_pb2 import CopyResult
 from kvtier.v1.transfer_service_pb2 import ReadTarget
+from kvtier.wire.chunks import CHUNK_BYTES
 from kvtier.wire.errors import invalid, quote
 
 # What became of blocks, by their keys.
@@ -43,9 +46,9 @@ def pull(
     has not come when the caller leaves is given back.
 
     Raises:
-        KvtierError: From here: INVALID_ARGUMENT or PERMISSION_DENIED. From a step: UNAVAILABLE when
-            the node drains or the peer was never reached, NOT_FOUND or RESOURCE_EXHAUSTED when the
-            peer said so, or there are too many transfers.
+        KvtierError: From here: INVALID_ARGUMENT or PERMISSION_DENIED, or that the target takes no
+            blocks now. From a step: UNAVAILABLE when the node drains or the peer was never reached,
+            NOT_FOUND or RESOURCE_EXHAUSTED when the peer said so, or there are too many transfers.
     """
     if not _TIER_NAME.fullmatch(source.tier):
         raise invalid(
@@ -53,6 +56,7 @@ def pull(
             "and '-'"
         )
     check_parents(target.table, runs)
+    check_accepts(target)
     return _Pull(node, source, target, runs).results()
 
 
@@ -97,22 +101,34 @@ class _Pull:
     async def _bring(self, plan: Plan) -> tuple[Results, PeerError | None]:
         """Fetch the fresh blocks of a plan, as far as there may be room."""
         keys = [plan.keys[place] for place in plan.fresh]
-        asked = plan.fresh[: self._most_room(len(keys))]
+        costs = self._costs(plan.runs)
+        asked = plan.fresh[: self._most_room([costs[place] for place in plan.fresh])]
         results = dict.fromkeys(keys[len(asked) :], NO_ROOM)
         if not asked:
             return results, None
+        if not self._target.accepts:
+            return dict.fromkeys(keys, FAILED), None
 
         async def reserve(skipped: Container[int]) -> tuple[Lease, ByNumber]:
             return await self._reserve(plan.runs, asked, skipped)
 
+        space = plan.runs[0].space
         wanted = ReadTarget(
             tier=self._source,
-            namespace=plan.runs[0].space.namespace.fingerprint,
+            namespace=space.namespace.fingerprint,
             blocks=_sets(plan.runs, set(asked)),
         )
         fetched = Fetched()
         try:
-            await fetch(self._node, self._peer, wanted, len(asked), reserve, into=fetched)
+            await fetch(
+                self._node,
+                self._peer,
+                wanted,
+                len(asked),
+                reserve,
+                memory=memory_of_write(self._target, space.namespace.block_bytes, CHUNK_BYTES),
+                into=fetched,
+            )
         finally:
             self._stored([keys[i] for i, got in fetched.results.items() if got == COPIED])
         self._heard |= fetched.heard
@@ -135,18 +151,27 @@ class _Pull:
         part = target.table.capacity // _STEP_PART
         return max(1, min(_STEP_BLOCKS, limit, _STEP_BYTES // max(target.slot_bytes, 1), part))
 
-    def _most_room(self, count: int) -> int:
-        """Return for how many of so many blocks room could be made."""
+    def _costs(self, runs: Sequence[Run]) -> list[int]:
+        """Return what each block of some runs takes of the target, as `costs_of` says."""
         occupancy = self._target.occupancy
-        if occupancy.table.free >= count:
-            return count
-        return max(0, occupancy.table.free + evictable(occupancy, self._mine()))
+        if occupancy.table.room is None:
+            return [1] * sum(len(run.hashes) for run in runs)
+        return [
+            cost
+            for run in runs
+            for cost in [occupancy.cost(run.space, run.adapter_name)] * len(run.hashes)
+        ]
 
-    async def _room(self, count: int) -> int:
-        """Make room for so many blocks; return for how many there is."""
-        if self._target.table.free >= count:
-            return count
-        return await self._node.tiering.demoter.room_in(self._target, count, self._mine())
+    def _most_room(self, costs: Sequence[int]) -> int:
+        """Return for how many of some blocks room could be made."""
+        occupancy = self._target.occupancy
+        room = fitting(occupancy, costs)
+        return room if room == len(costs) else fitting(occupancy, costs, self._mine())
+
+    async def _make_room(self, costs: Sequence[int]) -> None:
+        """Make room for some blocks, or for the first of them."""
+        if fitting(self._target.occupancy, costs) < len(costs):
+            await self._node.tiering.demoter.room_in(self._target, costs, self._mine())
 
     async def _reserve(
         self, runs: Sequence[Run], asked: Sequence[int], skipped: Container[int]
@@ -162,13 +187,15 @@ class _Pull:
             The lease, and what became of the blocks that got no slot.
         """
         numbers = [i for i in range(len(asked)) if i not in skipped]
-        room = await self._room(len(numbers))
+        costs = self._costs(runs)
+        await self._make_room([costs[asked[i]] for i in numbers])
         # The peer and the room may have taken longer than the namespace was there.
         self._node.registry.check_known(self._runs[0].space.namespace)
         # Somebody else may have stored some of them meanwhile.
         plan = plan_blocks(self._target.table, runs)
         absent = set(plan.fresh)
-        taken = [i for i in numbers if asked[i] in absent][:room]
+        taken = [i for i in numbers if asked[i] in absent]
+        taken = taken[: fitting(self._target.occupancy, [costs[asked[i]] for i in taken])]
         refused = {i: _OUTCOMES.get(plan.outcomes[asked[i]], NO_ROOM) for i in numbers}
         plan.fresh = [asked[i] for i in taken]
         slots = self._target.occupancy.take(len(taken))

@@ -11,7 +11,7 @@ from kvtier.server.tiers.spaces import NamespaceInfo
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.tier_service_pb2 import PrepareLoadRequest, PrepareStoreRequest
-from kvtier.wire.errors import invalid, quote
+from kvtier.wire.errors import Reason, failed_precondition, invalid, quote, unavailable
 from kvtier.wire.hashes import split_hashes
 from kvtier.wire.namespaces import MAX_SCOPE_BYTES, MAX_TEXT
 
@@ -20,6 +20,7 @@ DEFAULT_TTL = 30.0
 # own, and must fit the 4 MiB that clients of any make accept.
 MAX_OFFERED = 1 << 14
 _MAX_NANOS = 999_999_999
+_RECOVERY_RETRY = 1.0
 
 
 def read_group(namespace: NamespaceInfo, group: int) -> int:
@@ -50,6 +51,15 @@ def read_hashes(namespace: NamespaceInfo, packed: bytes) -> tuple[bytes, ...]:
     return split_hashes(packed, width)
 
 
+def read_hash(namespace: NamespaceInfo, block_hash: bytes) -> bytes:
+    """Return one hash of the namespace's width."""
+    if len(block_hash) != namespace.hash_width:
+        raise invalid(
+            f"block_hash has {len(block_hash)} bytes; it must have {namespace.hash_width}"
+        )
+    return block_hash
+
+
 def check_count(
     node: Node,
     namespace: NamespaceInfo,
@@ -58,10 +68,14 @@ def check_count(
     limit: int | None = None,
 ) -> None:
     """Refuse a request with no list of hashes, or with more hashes than the limit."""
+    check_hashes(namespace, lists, what, limit or node.config.limits.hashes)
+
+
+def check_hashes(namespace: NamespaceInfo, lists: Sequence[bytes], what: str, most: int) -> None:
+    """Refuse a request with no list of hashes, or with more hashes than that."""
     if not lists:
         raise invalid(f"{what} is empty; name at least one block")
     count = sum(map(len, lists)) // namespace.hash_width
-    most = limit or node.config.limits.hashes
     if count > most:
         raise invalid(
             f"{what} holds {count} hashes; at most {most} are allowed in one request: split it"
@@ -112,6 +126,38 @@ def read_mapping(node: Node, tier: Tier, request: PrepareStoreRequest | PrepareL
         return 0
     node.mappings.check(tier, request.mapping)
     return request.mapping
+
+
+def check_accepts(tier: Tier) -> None:
+    """Refuse what would write blocks to a tier while that is not possible.
+
+    Raises:
+        KvtierError: UNAVAILABLE while the tier recovers, FAILED_PRECONDITION while it is read-only.
+    """
+    health = tier.health
+    if health.recovering:
+        raise unavailable(
+            f"tier {tier.name} is finding out what it holds ({health.reason}): try again, or "
+            "use another tier",
+            Reason.TIER_RECOVERING,
+            retry_after=_RECOVERY_RETRY,
+        )
+    if health.trouble:
+        raise failed_precondition(
+            f"tier {tier.name} is read-only: {health.trouble}. It goes on by itself once that is "
+            "mended; use another tier meanwhile",
+            Reason.TIER_READ_ONLY,
+        )
+
+
+def check_removes(tier: Tier) -> None:
+    """Refuse what would remove blocks from a tier while that is not possible.
+
+    Raises:
+        KvtierError: As `check_accepts` does, but not of a tier that only has no room.
+    """
+    if not tier.removes:
+        check_accepts(tier)
 
 
 def block_sizes(namespace: NamespaceInfo, sets: Sequence[BlockSet]) -> list[int]:

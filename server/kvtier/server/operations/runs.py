@@ -44,14 +44,24 @@ def reading_runs(
 
 
 def _check_size(tier: Tier, run: Run) -> None:
+    if tier.takes(run.space, run.adapter_name):
+        return
     size, space = run.space.block_bytes, run.space
-    if size > tier.slot_bytes:
-        raise failed_precondition(
-            f"a block of group {space.group} of namespace {space.namespace.description.name} has "
-            f"{size} bytes; the slots of tier {tier.name} have {tier.slot_bytes}: set slot_bytes "
-            f"of that tier to {size} or more",
-            Reason.BLOCK_TOO_LARGE,
-        )
+    raise failed_precondition(
+        f"a block of group {space.group} of namespace {space.namespace.description.name} has "
+        f"{size} bytes; {_remedy(tier, size)}",
+        Reason.BLOCK_TOO_LARGE,
+    )
+
+
+def _remedy(tier: Tier, size: int) -> str:
+    name = tier.name
+    if tier.keeping is not None:
+        return f"with what is kept beside it that is too much for tier {name}: enlarge the tier"
+    if not tier.slot_bytes:
+        return f"the whole tier {name} has {tier.capacity_bytes}: raise its capacity"
+    slots = f"the slots of tier {name} have {tier.slot_bytes}"
+    return f"{slots}: set slot_bytes of that tier to {size} or more"
 
 
 def _read_run(node: Node, namespace: NamespaceInfo, run: BlockRun) -> Run:

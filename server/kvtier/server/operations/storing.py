@@ -6,6 +6,7 @@ from kvtier.server.leases import STORE, End, Lease, read_lease_id, release_slots
 from kvtier.server.node import Node
 from kvtier.server.operations.requests import (
     as_duration,
+    check_accepts,
     read_mapping,
     read_text,
     read_ttl,
@@ -53,6 +54,7 @@ async def open_store(
     mapping = read_mapping(node, tier, request)
     node.leases.room_of(owner)
     with reading_runs(node, tier, namespace, request.runs) as runs:
+        check_accepts(tier)
         moved = await _move_down(node, tier, request_id, owner, runs) if tier.below else []
         reservation = tier.reserve(request_id, runs, node.leases.room_of(owner))
     _stamp_copies(node, tier, request_id, runs)
@@ -162,7 +164,7 @@ async def _move_down(
 ) -> list[tuple[Space, bytes]]:
     """Let the tier below take over blocks whose room an offer needs; return these, by space."""
 
-    def shortage(in_hand: int) -> tuple[int, Sequence[int]]:
+    def shortage(in_hand: Sequence[int]) -> tuple[int, Sequence[int]]:
         return tier.shortage(request_id, runs, node.leases.room_of(owner), in_hand)
 
     freed = await node.tiering.demoter.make_room(tier, shortage)
@@ -171,6 +173,7 @@ async def _move_down(
     tier.occupancy.unpin(freed)
     # The wait may have outlasted these.
     node.refuse_when_closing()
+    check_accepts(tier)
     node.registry.check_known(runs[0].space.namespace)
     return moved
 

@@ -12,11 +12,13 @@ from google.protobuf.message import DecodeError
 from kvtier.server.channel_options import Option
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadBlocksResponse
 from kvtier.wire.chunks import split
+from kvtier.wire.credentials import Credentials, Identity
 from kvtier.wire.errors import (
     KvtierError,
     Reason,
     decode_details,
 )
+from kvtier.wire.handshakes import why_no_plaintext, why_no_tls
 
 _log = structlog.get_logger(__name__)
 
@@ -38,11 +40,17 @@ class PeerError(KvtierError):
 
 
 class _Line:
-    """A connection, and the number of calls on it."""
+    """A connection, who this node is on it, and the number of calls on it."""
 
-    def __init__(self, endpoint: str, options: Sequence[Option]) -> None:
+    def __init__(self, endpoint: str, identity: Identity | None, options: Sequence[Option]) -> None:
         # Without the scheme a host named unix would be one.
-        self.channel = grpc.aio.insecure_channel(f"dns:///{endpoint}", options=options)
+        target = f"dns:///{endpoint}"
+        self.identity = identity
+        self.channel = (
+            grpc.aio.insecure_channel(target, options=options)
+            if identity is None
+            else identity.open(target, options)
+        )
         self.calls = 0
 
 
@@ -57,12 +65,21 @@ class Peer:
         timeout: How long it may send nothing, in seconds.
         pause: How long it is left alone after a failure, in seconds.
         options: gRPC's options of the connection.
+        credentials: TLS and who this node is; None for plaintext. When its files change, the next
+            calls go over a new connection.
     """
 
     def __init__(
-        self, endpoint: str, *, timeout: float, pause: float, options: Sequence[Option]
+        self,
+        endpoint: str,
+        *,
+        timeout: float,
+        pause: float,
+        options: Sequence[Option],
+        credentials: Credentials | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._credentials = credentials
         self._timeout = timeout
         self._pause = pause
         self._options = options
@@ -78,8 +95,7 @@ class Peer:
             PeerError: UNAVAILABLE when the peer was out of reach a moment ago.
         """
         self._refuse_while_paused()
-        line = self._line = self._line or _Line(self.endpoint, self._options)
-        line.calls += 1
+        line = await self._take_line()
         method: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = line.channel.unary_stream(_METHOD)
         call = method(request.SerializeToString())
         try:
@@ -89,6 +105,17 @@ class Peer:
             line.calls -= 1
             if line is not self._line and not line.calls:
                 await line.channel.close()
+
+    async def _take_line(self) -> _Line:
+        """Return a connection for one more call: a new one when the credentials changed."""
+        identity = None if self._credentials is None else self._credentials.identity()
+        before = line = self._line
+        if line is None or line.identity is not identity:
+            line = self._line = _Line(self.endpoint, identity, self._options)
+        line.calls += 1
+        if before is not line and before is not None and not before.calls:
+            await before.channel.close()
+        return line
 
     async def close(self) -> None:
         """Close the connection; calls under way are cancelled."""
@@ -116,6 +143,13 @@ class Peer:
 
     def _pause_left(self) -> float:
         return self._paused_until - asyncio.get_running_loop().time()
+
+    def why_unreachable(self, details: str) -> str:
+        """Return why a call did not reach the peer, out of gRPC's words for it."""
+        if self._credentials is None:
+            return why_no_plaintext(details)
+        why, problem = why_no_tls(details), self._credentials.problem
+        return f"{why or details}; {problem}" if problem else why
 
     def _unavailable(self, what: str, seconds: float) -> PeerError:
         return PeerError(
@@ -185,6 +219,9 @@ class Reading:
                     f"peer {self._peer.endpoint} refused: {details}",
                     retry_after=told.retry_after,
                 )
+        out_of_reach = not told.reason and told.code is grpc.StatusCode.UNAVAILABLE
+        if out_of_reach and (why := self._peer.why_unreachable(told.message)):
+            return self._failed(why)
         return self._failed(f"failed: {details} ({told.reason or told.code.name})")
 
     def _failed(self, what: str) -> PeerError:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from kvtier.server.channel_options import Option
 from kvtier.server.peers.peer import Peer
+from kvtier.wire.credentials import Credentials
 from kvtier.wire.errors import Reason, denied, invalid, quote
 
 
@@ -16,6 +17,7 @@ class Peers:
         timeout: How long a peer may send nothing, in seconds.
         pause: How long a peer is left alone after a failure, in seconds.
         options: gRPC's options of the connections.
+        credentials: TLS and who this node is; None for plaintext.
     """
 
     def __init__(
@@ -26,10 +28,13 @@ class Peers:
         timeout: float,
         pause: float,
         options: Sequence[Option],
+        credentials: Credentials | None = None,
     ) -> None:
         self._own = own
         self._peers = {
-            endpoint: Peer(endpoint, timeout=timeout, pause=pause, options=options)
+            endpoint: Peer(
+                endpoint, timeout=timeout, pause=pause, options=options, credentials=credentials
+            )
             for endpoint in endpoints
         }
 

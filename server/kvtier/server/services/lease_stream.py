@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from kvtier.server.node import Node
+from kvtier.server.services.limits import count_refusal
 from kvtier.server.services.rpc import Send, encode, refusal_of
 from kvtier.server.services.tier_service import TierService
 from kvtier.v1.lease_stream_pb2 import (
@@ -144,6 +145,7 @@ class LeaseStream:
             self._refuse(number, error)
 
     def _refuse(self, number: int, error: Exception) -> None:
+        count_refusal(self._node.limited, error)
         self._answer(number, "error", encode_details(refusal_of(error)))
 
     def _answer(self, number: int, kind: str, outcome: bytes) -> None:

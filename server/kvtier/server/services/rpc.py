@@ -11,11 +11,12 @@ nothing of it.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from inspect import isawaitable, signature
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 import structlog
@@ -23,14 +24,22 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from kvtier.server.services.calls import Call, Context, Guard
 from kvtier.wire.errors import DETAILS_TRAILER, KvtierError, Reason, encode_details, invalid
 
 _log = structlog.get_logger(__name__)
 
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Send = Callable[[bytes | Message], Awaitable[None]]
 Parse = Callable[[bytes], Any]
 T = TypeVar("T")
+
+
+class Registry(Protocol):
+    """Where handlers of calls are registered: a server that was not started."""
+
+    def add_generic_rpc_handlers(self, handlers: "Sequence[grpc.GenericRpcHandler]", /) -> None:
+        """Serve what these handle."""
+        ...
 
 
 class Sender:
@@ -54,11 +63,14 @@ class Sender:
 
 
 def add_service(
-    server: grpc.aio.Server,
+    server: Registry,
     descriptor: ServiceDescriptor,
     servicer: object,
     before: Callable[[], None],
+    *,
     parsers: Mapping[str, Parse] = MappingProxyType({}),
+    guards: Sequence[Guard] = (),
+    only: Collection[str] = (),
 ) -> None:
     """Register every method of a service.
 
@@ -70,15 +82,22 @@ def add_service(
             `seconds_left` gets the time that the caller waits, None without a deadline. A streaming
             one is a
             coroutine that takes the request, or an iterator of requests, and a `Sender`.
-        before: Called before each call.
+        before: Called before each call acts.
         parsers: What makes a request of bytes, by the full name of the message, where that is not
             the generated class; it raises DecodeError.
+        guards: What is around each call, the outermost first.
+        only: The methods to register; none stands for all.
     """
     handlers = {
         method.name: _handler(
-            _parser(method, parsers), method, getattr(servicer, snake_case(method.name)), before
+            _parser(method, parsers),
+            method,
+            getattr(servicer, snake_case(method.name)),
+            before,
+            guards,
         )
         for method in descriptor.methods
+        if not only or method.name in only
     }
     generic = grpc.method_handlers_generic_handler(descriptor.full_name, handlers)
     server.add_generic_rpc_handlers((generic,))
@@ -95,13 +114,21 @@ def encode(message: bytes | Message) -> bytes:
 
 
 def _handler(
-    parse: Parse, method: MethodDescriptor, act: Callable[..., Any], before: Callable[[], None]
+    parse: Parse,
+    method: MethodDescriptor,
+    act: Callable[..., Any],
+    before: Callable[[], None],
+    guards: Sequence[Guard],
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     if method.client_streaming and method.server_streaming:
-        return grpc.stream_stream_rpc_method_handler(_bidirectional(parse, act, before))
+        handle = partial(_answer, _bidirectional(parse, act, before), method, guards)
+        return grpc.stream_stream_rpc_method_handler(handle)
     if method.server_streaming:
-        return grpc.stream_stream_rpc_method_handler(_streaming(parse, act, before))
-    return grpc.stream_unary_rpc_method_handler(_unary(parse, act, before))
+        handle = partial(_answer, _streaming(parse, act, before), method, guards)
+        return grpc.stream_stream_rpc_method_handler(handle)
+    return grpc.stream_unary_rpc_method_handler(
+        partial(_answer, _unary(parse, act, before), method, guards)
+    )
 
 
 def _parser(method: MethodDescriptor, parsers: Mapping[str, Parse]) -> Parse:
@@ -120,57 +147,74 @@ def _parser(method: MethodDescriptor, parsers: Mapping[str, Parse]) -> Parse:
 def _unary(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
     takes_time = "seconds_left" in signature(act).parameters
 
-    async def call(context: Context) -> bytes:
-        request = parse(await _only(context))
+    async def handle(call: Call) -> bytes:
+        request = parse(await _only(call.context))
+        call.allow(request)
         before()
-        response = act(request, context.time_remaining()) if takes_time else act(request)
+        left = call.context.time_remaining
+        response = act(request, left()) if takes_time else act(request)
         return encode(await response if isawaitable(response) else response)
 
-    return partial(_answer, call)
+    return handle
 
 
 def _streaming(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
-    async def call(context: Context) -> None:
-        request = parse(await _only(context))
+    async def handle(call: Call) -> None:
+        request = parse(await _only(call.context))
+        call.allow(request)
         before()
-        await context.send_initial_metadata(())
-        await act(request, Sender(context))
+        await call.context.send_initial_metadata(())
+        await act(request, Sender(call.context))
 
-    return partial(_answer, call)
+    return handle
 
 
 def _bidirectional(parse: Parse, act: Callable[..., Any], before: Callable[[], None]) -> Any:
-    async def requests(context: Context) -> AsyncIterator[Any]:
-        while (data := await context.read()) is not grpc.aio.EOF:
-            yield parse(data)
+    async def requests(call: Call) -> AsyncIterator[Any]:
+        while (data := await call.context.read()) is not grpc.aio.EOF:
+            request = parse(data)
+            call.allow(request)
+            yield request
 
-    async def call(context: Context) -> None:
+    async def handle(call: Call) -> None:
         before()
-        await act(requests(context), Sender(context))
+        await act(requests(call), Sender(call.context))
 
-    return partial(_answer, call)
+    return handle
 
 
 async def _answer(
-    call: Callable[[Context], Awaitable[T]], _incoming: object, context: Context
+    handle: Callable[[Call], Awaitable[T]],
+    method: MethodDescriptor,
+    guards: Sequence[Guard],
+    _incoming: object,
+    context: Context,
 ) -> T:
     """Handle a call; every failure becomes a status."""
-    status = None
+    call, status = Call(method, context), None
     try:
-        return await call(context)
+        with ExitStack() as around:
+            for guard in guards:
+                around.enter_context(guard(call))
+            return await handle(call)
     except grpc.aio.InternalError:
         # How gRPC tells that the connection broke while something was sent.
         pass
+    except asyncio.CancelledError:
+        if call.ended is None:
+            raise
+        status = _status(call.ended)
     except Exception as error:  # noqa: BLE001 - as the docstring says
         # Not the error, which leads to all that the call had: the peer may take its time.
         status = _status(error)
     if status is None:
         raise asyncio.CancelledError
     try:
-        await context.abort(*status)
+        code, message, details = status
+        await context.abort(code, message, (*(context.trailing_metadata() or ()), *details))
     finally:
         # The context keeps what abort raises, and that keeps this frame.
-        del context, _incoming
+        del context, _incoming, call
 
 
 async def _only(context: Context) -> Any:

@@ -23,6 +23,7 @@ from kvtier.v1.listing_pb2 import (
     ListBlocksRequest,
     ListBlocksResponse,
 )
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest, LookupBlocksResponse
 from kvtier.v1.pinning_pb2 import PinBlocksRequest, UnpinBlocksRequest, UnpinBlocksResponse
 from kvtier.v1.removal_pb2 import (
     ClearTierRequest,
@@ -62,13 +63,13 @@ class TierService:
         """Describe the namespaces."""
         return describing.list_namespaces(self._node)
 
-    def delete_namespace(self, request: DeleteNamespaceRequest) -> DeleteNamespaceResponse:
+    async def delete_namespace(self, request: DeleteNamespaceRequest) -> DeleteNamespaceResponse:
         """Remove a namespace's blocks, and forget it."""
-        return removing.delete_namespace(self._node, request)
+        return await removing.delete_namespace(self._node, request)
 
     def lookup_blocks(
-        self, request: pb.LookupBlocksRequest
-    ) -> pb.LookupBlocksResponse | Awaitable[pb.LookupBlocksResponse]:
+        self, request: LookupBlocksRequest
+    ) -> LookupBlocksResponse | Awaitable[LookupBlocksResponse]:
         """Tell how long a prefix of each chain is readable."""
         return looking.lookup_blocks(self._node, request)
 
@@ -114,13 +115,13 @@ class TierService:
         """End pins."""
         return pinning.unpin_blocks(self._node, request)
 
-    def delete_blocks(self, request: DeleteBlocksRequest) -> DeleteBlocksResponse:
+    async def delete_blocks(self, request: DeleteBlocksRequest) -> DeleteBlocksResponse:
         """Remove blocks."""
-        return removing.delete_blocks(self._node, request)
+        return await removing.delete_blocks(self._node, request)
 
-    def clear_tier(self, request: ClearTierRequest) -> ClearTierResponse:
+    async def clear_tier(self, request: ClearTierRequest) -> ClearTierResponse:
         """Remove every block of a tier."""
-        return removing.clear_tier(self._node, request)
+        return await removing.clear_tier(self._node, request)
 
     async def list_blocks(self, request: ListBlocksRequest) -> ListBlocksResponse:
         """List readable blocks, page by page."""

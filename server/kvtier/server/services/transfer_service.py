@@ -1,8 +1,8 @@
 """TransferService: moving the bytes of blocks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from functools import partial
 
 from kvtier.server.leases import LOAD, STORE, End, Lease, read_lease_id
@@ -18,7 +18,14 @@ from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.limit import transfer
 from kvtier.server.transfers.patience import patiently, while_time_is_left
 from kvtier.server.transfers.reader import BlockReader, memory_of_read
-from kvtier.server.transfers.writer import BlockWriter
+from kvtier.server.transfers.taking import take_all
+from kvtier.server.transfers.writer import (
+    MOST_DATA,
+    BlockWriter,
+    Results,
+    lease_ended,
+    memory_of_write,
+)
 from kvtier.v1.block_pb2 import Lease as LeaseReference
 from kvtier.v1.lease_stream_pb2 import LeaseBlocksRequest
 from kvtier.v1.result_pb2 import (
@@ -26,7 +33,6 @@ from kvtier.v1.result_pb2 import (
     WRITE_RESULT_INCOMPLETE,
     WRITE_RESULT_STORED,
     WRITE_RESULT_WRITTEN,
-    WriteResult,
 )
 from kvtier.v1.tier_service_pb2 import PrepareStoreRequest, PrepareStoreResponse
 from kvtier.v1.transfer_service_pb2 import (
@@ -45,10 +51,6 @@ PARSERS = {WriteBlocksRequest.DESCRIPTOR.full_name: partial(split, WriteBlocksRe
 
 # A message without its data, and the data.
 Written = tuple[WriteBlocksRequest, memoryview]
-Results = dict[int, WriteResult.ValueType]
-
-# What a stock client may send in one message.
-_MOST_DATA = 4 << 20
 
 
 class TransferService:
@@ -75,11 +77,10 @@ class TransferService:
         if first is None or target is None:
             raise invalid("the first message names neither a lease nor an offer")
         with transfer(self._node):
-            async with self._node.write_bytes.share(_MOST_DATA):
-                if target == "lease":
-                    await self._write_lease(first, requests, send)
-                else:
-                    await self._write_offer(first, requests, send)
+            if target == "lease":
+                await self._write_lease(first, requests, send)
+            else:
+                await self._write_offer(first, requests, send)
 
     async def read_blocks(self, request: ReadBlocksRequest, send: Send) -> None:
         """Send the bytes of a lease's blocks, or of blocks that the call pins itself."""
@@ -104,16 +105,16 @@ class TransferService:
         self, first: Written, requests: AsyncIterator[Written], send: Send
     ) -> None:
         lease = self._node.leases.find(first[0].lease, STORE)
-        writer = BlockWriter(self._node.leases, lease, self._node.threads)
-        try:
-            async for chunk in self._chunks(first, requests, lease):
-                writer.check_open()
-                results = await writer.take(chunk)
-                _answer_aliases(lease, results)
-                if results:
-                    await send(_response(results))
-        finally:
-            writer.close()
+        async with self._share_of_write(lease.tier, lease.block_bytes):
+            writer = self._writer(self._node.leases.find(first[0].lease, STORE))
+            try:
+                async with self._taking(writer, self._chunks(first, requests, lease)) as taken:
+                    async for results in taken:
+                        _answer_aliases(lease, results)
+                        if results:
+                            await send(_response(results))
+            finally:
+                writer.close()
 
     async def _write_offer(
         self, first: Written, requests: AsyncIterator[Written], send: Send
@@ -121,30 +122,42 @@ class TransferService:
         offer = first[0].offer
         # The bytes come through this call, which ends the lease as it ends itself.
         offer.ClearField("locate")
-        lease, prepared = await self._open(offer)
+        tier, namespace = self._node.tier(offer.tier), self._node.registry.get(offer.namespace)
+        async with self._share_of_write(tier, namespace.block_bytes):
+            lease, prepared = await self._open(offer)
+            await self._fill(lease, prepared, first, requests, send)
+
+    async def _fill(
+        self,
+        lease: Lease,
+        prepared: PrepareStoreResponse,
+        first: Written,
+        requests: AsyncIterator[Written],
+        send: Send,
+    ) -> None:
+        """Write what an offer reserved, and end its lease."""
         ttl = lease.expires - self._node.clock.monotonic()
-        writer = BlockWriter(self._node.leases, lease, self._node.threads)
+        writer = self._writer(lease)
         how, wanted, answered = End.RELEASED, set(lease.slots), set[int]()
         try:
             response = WriteBlocksResponse(prepared=prepared)
             if not first[1]:
                 await send(response)
                 response = WriteBlocksResponse()
-            async for chunk in self._chunks(first, requests, lease):
-                writer.check_open()
-                self._node.leases.renew(lease, ttl)
-                results = await writer.take(chunk)
-                self._node.refuse_when_drained()
-                _publish(lease, results)
-                answered |= results.keys()
-                if results or response.HasField("prepared"):
-                    response.MergeFrom(_response(results))
-                    await send(response)
-                    response = WriteBlocksResponse()
-                if answered >= wanted:
-                    break
-            else:
-                writer.check_open()
+            chunks = self._chunks(first, requests, lease, ttl)
+            async with self._taking(writer, chunks) as taken:
+                async for results in taken:
+                    self._node.refuse_when_drained()
+                    _publish(lease, results)
+                    answered |= results.keys()
+                    if results or response.HasField("prepared"):
+                        response.MergeFrom(_response(results))
+                        await send(response)
+                        response = WriteBlocksResponse()
+                    if answered >= wanted:
+                        break
+                else:
+                    writer.check_open()
             incomplete = _incomplete(lease, answered)
             how = End.COMPLETED
         finally:
@@ -187,7 +200,8 @@ class TransferService:
         keys = read_keys(self._node, namespace, target.blocks)
         sizes = block_sizes(namespace, target.blocks)
         async with self._share_of_read(tier, sizes):
-            found = tier.pin(keys)
+            results, found = tier.pin(keys)
+            self._node.demand.count_load(tier, results, recovering=tier.health.recovering)
             try:
                 await self._reader(tier, found, sizes).send_all(partial(self._send_soon, send))
             finally:
@@ -201,6 +215,19 @@ class TransferService:
             raise aborted(
                 f"nothing was read for {self._patience:g} s: the blocks are not pinned any more"
             ) from None
+
+    def _share_of_write(
+        self, tier: Tier, block_bytes: Sequence[int]
+    ) -> AbstractAsyncContextManager[None]:
+        return self._node.write_bytes.share(memory_of_write(tier, block_bytes))
+
+    def _writer(self, lease: Lease) -> BlockWriter:
+        return BlockWriter(self._node.leases, lease, self._node.threads)
+
+    def _taking(
+        self, writer: BlockWriter, chunks: AsyncIterator[Chunk]
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Results, None]]:
+        return aclosing(take_all(writer, chunks, self._node.write_bytes))
 
     def _share_of_read(
         self, tier: Tier, block_bytes: Sequence[int]
@@ -221,16 +248,29 @@ class TransferService:
             raise aborted(f"no message came for {self._patience:g} s") from None
 
     async def _chunks(
-        self, first: Written, rest: AsyncIterator[Written], lease: Lease
+        self,
+        first: Written,
+        rest: AsyncIterator[Written],
+        lease: Lease,
+        ttl: float | None = None,
     ) -> AsyncIterator[Chunk]:
-        yield _chunk(*first)
+        """Yield what messages bring while a lease is open, which each gives a new time to live."""
+        yield self._chunk(first, lease, ttl)
         try:
-            async for message, data in patiently(rest, lambda: self._seconds_left(lease)):
-                if message.WhichOneof("target") is not None:
+            async for message in patiently(rest, lambda: self._seconds_left(lease)):
+                if message[0].WhichOneof("target") is not None:
                     raise invalid("only the first message may name a lease or an offer")
-                yield _chunk(message, data)
+                yield self._chunk(message, lease, ttl)
         except TimeoutError:
-            raise aborted(f"lease {lease.id.hex()} ended while its blocks were written") from None
+            raise lease_ended(lease) from None
+
+    def _chunk(self, message: Written, lease: Lease, ttl: float | None) -> Chunk:
+        chunk = _chunk(*message)
+        if self._node.leases.get(lease.id) is not lease:
+            raise lease_ended(lease)
+        if ttl is not None:
+            self._node.leases.renew(lease, ttl)
+        return chunk
 
     def _seconds_left(self, lease: Lease) -> float:
         leases = self._node.leases
@@ -239,9 +279,9 @@ class TransferService:
 
 def _chunk(message: WriteBlocksRequest, data: memoryview) -> Chunk:
     """Return what a message brings, which stays in memory until the next has come."""
-    if len(data) > _MOST_DATA:
+    if len(data) > MOST_DATA:
         raise invalid(
-            f"data has {len(data)} bytes; send at most {_MOST_DATA} in one message, and the rest "
+            f"data has {len(data)} bytes; send at most {MOST_DATA} in one message, and the rest "
             "in others"
         )
     return Chunk(message.block_index, message.offset, message.checksums, data)

@@ -12,7 +12,24 @@ class StoreError(Exception):
     """A store cannot be opened; the message says which tier, why, and what to do."""
 
 
-class BlockStore(Protocol):
+class Store(Protocol):
+    """What holds the bytes of a tier.
+
+    Attributes:
+        medium: The kind of storage, a `kvtier.v1` `Medium`.
+        device: What really holds the bytes, such as `shared-memory` or `file-system`.
+        capacity_bytes: Bytes for blocks, spare room too; 0 is allowed.
+    """
+
+    medium: int
+    device: str
+    capacity_bytes: int
+
+    def close(self) -> None:
+        """Give everything back; closing again does nothing."""
+
+
+class BlockStore(Store, Protocol):
     """One flat arena of bytes.
 
     Copies of ranges that do not overlap may run in several threads at one time. What a range holds

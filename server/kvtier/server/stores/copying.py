@@ -9,7 +9,7 @@ from kvtier.server.stores.base import BlockStore, Bytes
 from kvtier.server.stores.gpu import GpuStore
 
 # Memory that a copy takes where neither store's bytes can be reached by the processor.
-_SCRATCH_BYTES = 8 << 20
+SCRATCH_BYTES = 8 << 20
 
 
 def copy_slots(
@@ -58,7 +58,7 @@ def _copy_through_scratch(
     lengths: Sequence[int],
 ) -> list[int]:
     digests: list[int] = []
-    for first, last in batches(lengths, _SCRATCH_BYTES):
+    for first, last in batches(lengths, SCRATCH_BYTES):
         blocks = _read(source, source_positions[first:last], lengths[first:last])
         target.write_many(target_positions[first:last], blocks)
         digests += [xxh3_64_intdigest(block.data) for block in blocks]
@@ -68,7 +68,7 @@ def _copy_through_scratch(
 def _read_digests(store: BlockStore, positions: Sequence[int], lengths: Sequence[int]) -> list[int]:
     return [
         xxh3_64_intdigest(block.data)
-        for first, last in batches(lengths, _SCRATCH_BYTES)
+        for first, last in batches(lengths, SCRATCH_BYTES)
         for block in _read(store, positions[first:last], lengths[first:last])
     ]
 

@@ -10,6 +10,7 @@ from kvtier.server.tiering.demotion import Demoter
 from kvtier.server.tiering.legs import Leg, ages_of, begin, may_arrive, settle, still_to_copy
 from kvtier.server.tiering.links import batch_blocks, most_blocks
 from kvtier.server.tiering.swap import swap
+from kvtier.server.tiers.room import costs_of, fitting, lacking
 from kvtier.server.tiers.table import PENDING as PENDING_SLOT
 from kvtier.server.tiers.table import READY, WRITTEN
 from kvtier.server.tiers.tier import Tier
@@ -76,10 +77,15 @@ class Carrier:
         going = still_to_copy(source, target, some)
         others = set(some).difference(going)
         results = {slot: _settled(source, target, slot) for slot in others}
-        if going:
+        move = move and source.accepts
+        if going and not target.accepts:
+            target.counters.copies_failed += len(going)
+            results |= dict.fromkeys(going, FAILED)
+        elif going:
             moves = [move and not source.occupancy.busy(slot) for slot in going]
             alike = going[: sum(1 for _ in takewhile(lambda each: each == moves[0], moves))]
-            spared = _spared(target, offer) if target.table.free < len(alike) else ()
+            costs = costs_of(target.occupancy, source.table, alike)
+            spared = _spared(target, offer) if lacking(target.occupancy, costs) > 0 else ()
             if moves[0]:
                 results |= await self._move(source, target, alike, spared)
             else:
@@ -113,7 +119,7 @@ class Carrier:
     async def _move(
         self, source: Tier, target: Tier, slots: Sequence[int], spared: Sequence[int]
     ) -> _BySlot:
-        if target.below is not source:
+        if target.below is not source or source.keeping is not None:
             reason = self._reason(source, target)
             return await self._copy(source, target, slots, spared, reason=reason)
         room = min(len(slots), target.table.free)
@@ -138,9 +144,11 @@ class Carrier:
         *,
         reason: int = 0,
     ) -> _BySlot:
-        room = await self._demoter.room_in(target, len(slots), spared)
+        costs = costs_of(target.occupancy, source.table, slots)
+        await self._demoter.room_in(target, costs, spared)
         # While room was made, some may have gone, or have come another way.
         wanted = still_to_copy(source, target, slots)
+        room = fitting(target.occupancy, costs_of(target.occupancy, source.table, wanted))
         others = set(slots) - set(wanted if room else ())
         settled = {slot: _settled(source, target, slot) for slot in others}
         leg = begin(source, target, ages_of(source, wanted[:room]), reason)
@@ -192,8 +200,14 @@ def outcomes(
         unwanted: What is said of those that were and did not arrive.
     """
     state = leg.source.table.state
+
+    def failure(slot: int) -> CopyResult.ValueType:
+        if slot in leg.vanished:
+            return MISS
+        return FAILED if state[slot] == READY else CORRUPT
+
     return {
-        slot: COPIED if there else unwanted if good else FAILED if state[slot] == READY else CORRUPT
+        slot: COPIED if there else unwanted if good else failure(slot)
         for slot, there, good in zip(leg.slots, leg.arrived, copied, strict=True)
     }
 
@@ -201,7 +215,7 @@ def outcomes(
 def _spared(target: Tier, offer: frozenset[bytes]) -> list[int]:
     """Return the slots of an offer's own blocks."""
     table = target.table
-    if table.capacity < len(offer):
+    if len(table) < len(offer):
         used = (slot for slot, state in enumerate(table.state) if state in _IN_USE)
         return [slot for slot in used if table.key[slot] in offer]
     return [slot for slot in table.index.get_many(offer) if slot is not None]

@@ -7,6 +7,7 @@ import structlog
 
 from kvtier.server.stores.copying import copy_slots
 from kvtier.server.tiering.legs import Leg
+from kvtier.server.tiering.shelving import Shelving
 
 _log = structlog.get_logger(__name__)
 
@@ -23,6 +24,7 @@ class Copier:
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
+        self._shelving = Shelving(threads)
 
     async def copy(self, leg: Leg) -> list[bool]:
         """Copy the blocks of a leg; tell which arrived whole.
@@ -31,31 +33,35 @@ class Copier:
         """
         if not leg.slots:
             return []
-        source, target = leg.source, leg.target
-        lengths = [source.table.origin[slot].space.block_bytes for slot in leg.slots]
-        arguments = (
-            source.store,
-            list(map(source.position_of, leg.slots)),
-            target.store,
-            list(map(target.position_of, leg.into)),
-            lengths,
-        )
+        in_memory = leg.source.keeping is None and leg.target.keeping is None
         try:
-            inline = min(_INLINE_BYTES, source.store.inline_bytes, target.store.inline_bytes)
-            if sum(lengths) <= inline:
-                digests = copy_slots(*arguments)
-            else:
-                loop = asyncio.get_running_loop()
-                digests = await loop.run_in_executor(self._threads, copy_slots, *arguments)
+            return await (self._copy(leg) if in_memory else self._shelving.copy(leg))
         except Exception as error:  # noqa: BLE001 - whatever it was, both ends must be let go
             _log.warning(
                 "blocks could not be copied",
-                source=source.name,
-                target=target.name,
-                blocks=len(lengths),
+                source=leg.source.name,
+                target=leg.target.name,
+                blocks=len(leg.slots),
                 error=str(error),
             )
-            return [False] * len(lengths)
+            return [False] * len(leg.slots)
+
+    async def _copy(self, leg: Leg) -> list[bool]:
+        source, target = leg.source, leg.target
+        lengths = leg.lengths()
+        arguments = (
+            source.arena,
+            list(map(source.position_of, leg.slots)),
+            target.arena,
+            list(map(target.position_of, leg.into)),
+            lengths,
+        )
+        inline = min(_INLINE_BYTES, source.arena.inline_bytes, target.arena.inline_bytes)
+        if sum(lengths) <= inline:
+            digests = copy_slots(*arguments)
+        else:
+            loop = asyncio.get_running_loop()
+            digests = await loop.run_in_executor(self._threads, copy_slots, *arguments)
         checksum = source.table.checksum
         good = [digest == checksum[slot] for digest, slot in zip(digests, leg.slots, strict=True)]
         for slot, fits in zip(leg.slots, good, strict=True):

@@ -1,6 +1,7 @@
 """Demotion: blocks whose room is needed go to the tier below."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -11,14 +12,19 @@ from kvtier.server.tiering.jobs import Jobs
 from kvtier.server.tiering.legs import begin, may_arrive, settle, still_to_copy
 from kvtier.server.tiering.links import Link, batch_blocks, most_blocks
 from kvtier.server.tiering.victims import give_back, may_leave
+from kvtier.server.tiers.eviction import evict
 from kvtier.server.tiers.policy import Aged
-from kvtier.server.tiers.room import evictable
+from kvtier.server.tiers.room import costs_of, evictable, fitting, lacking
 from kvtier.server.tiers.table import READY
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import REMOVAL_REASON_DEMOTED
 
 # How many blocks must still go, when some slots are in hand, and the slots to spare.
-Shortage: TypeAlias = Callable[[int], tuple[int, Sequence[int]]]
+Shortage: TypeAlias = Callable[[Sequence[int]], tuple[int, Sequence[int]]]
+_Step: TypeAlias = "asyncio.Task[list[int] | None]"
+
+# Steps to a tier of files or objects at one time: what waits for them holds no block.
+_AT_ONCE = 2
 
 
 class Demoter:
@@ -38,6 +44,7 @@ class Demoter:
         self._links = links
         self._copier = copier
         self._jobs = jobs
+        self._steps: defaultdict[Tier, set[_Step]] = defaultdict(set)
 
     async def make_room(self, tier: Tier, shortage: Shortage) -> list[int]:
         """Demote until there is room, as long as the tier's `demote_wait` allows.
@@ -51,10 +58,12 @@ class Demoter:
         in_hand: list[int] = []
         try:
             while True:
-                missing, spared = shortage(len(in_hand))
+                missing, spared = shortage(in_hand)
                 left = deadline - loop.time()
                 if missing <= 0 or left <= 0:
                     return in_hand
+                if await self._waited_for_turn(tier, left):
+                    continue
                 freed = await self._step(tier, missing, spared, left)
                 if freed is None:
                     return in_hand
@@ -67,7 +76,9 @@ class Demoter:
         """Demote until the part of a tier's slots that shall be free is."""
         target = int(self._links[tier].free_target * tier.table.capacity)
         while (missing := target - tier.table.free) > 0:
-            freed = await self.demote(tier, missing, ())
+            if await self._waited_for_turn(tier):
+                continue
+            freed = await self._step(tier, missing, ())
             if freed is None:
                 return
             tier.occupancy.unpin(freed)
@@ -79,12 +90,12 @@ class Demoter:
 
         Returns:
             Their slots, which are held: none when all were taken back. None when the tier below
-            has no room, or copies fail.
+            has no room, one of the two takes no changes, or copies fail.
         """
         below = tier.below
         # Since it was asked for, others may have leased what could go.
         count = min(count, evictable(tier.occupancy, spared))
-        if below is None or count <= 0:
+        if below is None or count <= 0 or not (tier.accepts and below.accepts):
             return None
         aged = tier.occupancy.claim(min(count, most_blocks(tier, below)), spared)
         slots = [slot for _, some in aged for slot in some]
@@ -119,25 +130,42 @@ class Demoter:
             give_back(tier, aged, set(leaving))
         return leaving or (None if stuck else [])
 
-    async def room_in(self, tier: Tier, count: int, spared: Sequence[int] = ()) -> int:
-        """Make room for copies in a tier; return for how many there is, up to so many."""
+    async def room_in(self, tier: Tier, costs: Sequence[int], spared: Sequence[int] = ()) -> None:
+        """Make room for copies in a tier, or for the first of them.
 
-        def shortage(in_hand: int) -> tuple[int, Sequence[int]]:
-            missing = count - tier.table.free - in_hand
+        Args:
+            tier: The tier.
+            costs: What each copy takes there, as `costs_of` says.
+            spared: Slots whose blocks stay.
+        """
+
+        def shortage(in_hand: Sequence[int]) -> tuple[int, Sequence[int]]:
+            missing = lacking(tier.occupancy, costs, in_hand)
             return min(missing, evictable(tier.occupancy, spared)), spared
 
         if tier.below is not None:
             tier.occupancy.unpin(await self.make_room(tier, shortage))
-        missing, _ = shortage(0)
-        if missing > 0:
-            tier.evict(missing, spared)
-        return max(0, min(count, tier.table.free))
+        while tier.accepts and (missing := shortage(())[0]) > 0:
+            evict(tier, missing, spared)
+
+    async def _waited_for_turn(self, tier: Tier, seconds: float | None = None) -> bool:
+        """Wait, at most so long, when enough is on its way down already; tell whether it was."""
+        below = tier.below
+        steps = self._steps[below] if below is not None and below.keeping is not None else ()
+        if len(steps) < _AT_ONCE:
+            return False
+        await asyncio.wait(steps, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return True
 
     async def _step(
-        self, tier: Tier, count: int, spared: Sequence[int], seconds: float
+        self, tier: Tier, count: int, spared: Sequence[int], seconds: float | None = None
     ) -> list[int] | None:
         """Demote one step, and wait so long for it; what comes later is freed by itself."""
         step = self._jobs.start(self.demote(tier, count, spared))
+        if tier.below is not None:
+            steps = self._steps[tier.below]
+            steps.add(step)
+            step.add_done_callback(steps.discard)
         try:
             await asyncio.wait({step}, timeout=seconds)
         except asyncio.CancelledError:
@@ -151,17 +179,23 @@ class Demoter:
     async def _first_that_fit(
         self, tier: Tier, below: Tier, aged: Sequence[Aged], moving: Sequence[int]
     ) -> list[Aged]:
-        room = await self.room_in(below, len(moving)) if moving else 0
-        chosen: list[Aged] = []
+        if moving:
+            await self.room_in(below, costs_of(below.occupancy, tier.table, moving))
         wanted = set(moving)
-        for age, some in aged:
-            fitting = still_to_copy(tier, below, [slot for slot in some if slot in wanted])[:room]
-            room -= len(fitting)
-            if fitting:
-                chosen.append((age, fitting))
+        going = [
+            (age, still_to_copy(tier, below, [slot for slot in some if slot in wanted]))
+            for age, some in aged
+        ]
+        costs = costs_of(below.occupancy, tier.table, [s for _, some in going for s in some])
+        room = fitting(below.occupancy, costs)
+        chosen: list[Aged] = []
+        for age, some in going:
+            if fit := some[:room]:
+                chosen.append((age, fit))
+            room -= len(fit)
         return chosen
 
 
-def _free(tier: Tier, step: "asyncio.Task[list[int] | None]") -> None:
+def _free(tier: Tier, step: _Step) -> None:
     if not step.cancelled() and step.exception() is None:
         tier.occupancy.unpin(step.result() or ())

@@ -1,10 +1,13 @@
 """Copies between two tiers of a node: how they begin, and how they become visible."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kvtier.server.events.log import EventLog
 from kvtier.server.tiers.columns import gather
+from kvtier.server.tiers.occupancy import Occupancy
 from kvtier.server.tiers.policy import OLDEST, Aged
 from kvtier.server.tiers.table import PENDING, READY
 from kvtier.server.tiers.tier import Tier
@@ -25,6 +28,9 @@ class Leg:
         reason: Why they leave the source, a `RemovalReason`; 0 when they stay there too.
         arrived: Whether each was copied and shall be readable in the target.
         leaving: Whether each shall leave the source.
+        vanished: Slots whose blocks were found missing from the source's shelf.
+        given_up: A shelf had not moved some of them at its deadline.
+        late: Slots of the target that a thread may fill yet, and what ends when none does.
     """
 
     source: Tier
@@ -34,6 +40,14 @@ class Leg:
     reason: int = 0
     arrived: list[bool] = field(default_factory=list)
     leaving: list[bool] = field(default_factory=list)
+    vanished: set[int] = field(default_factory=set)
+    given_up: bool = False
+    late: list[tuple[Sequence[int], asyncio.Future[Any]]] = field(default_factory=list)
+
+    def lengths(self) -> list[int]:
+        """Return the bytes of each block."""
+        origin = self.source.table.origin
+        return [origin[slot].space.block_bytes for slot in self.slots]
 
     def gone(self) -> list[int]:
         """Return the slots of the source whose blocks leave it."""
@@ -65,12 +79,14 @@ def begin(source: Tier, target: Tier, aged: Sequence[Aged], reason: int = 0) -> 
 def still_to_copy(source: Tier, target: Tier, slots: Sequence[int]) -> list[int]:
     """Return the slots whose blocks are readable, absent from a target, and fit its slots."""
     table, index = source.table, target.table.index
+    origins = {table.origin[slot] for slot in slots}
+    fit = {each for each in origins if target.takes(each.space, each.adapter_name)}
     return [
         slot
         for slot in slots
         if table.state[slot] == READY
         and index.get(table.key[slot]) is None
-        and table.origin[slot].space.block_bytes <= target.slot_bytes
+        and table.origin[slot] in fit
     ]
 
 
@@ -128,7 +144,17 @@ def _give_back(leg: Leg) -> None:
     if lost:
         state = leg.target.table.state
         occupancy.cut_off([place for place in lost if state[place] == PENDING])
+        gone = set(lost)
+        for places, ended in leg.late:
+            _keep_until(ended, occupancy, [place for place in places if place in gone])
         occupancy.let_go_of_copies(lost)
+
+
+def _keep_until(ended: asyncio.Future[Any], occupancy: Occupancy, places: list[int]) -> None:
+    """Keep slots whose blocks are gone from being used again while a thread may fill them."""
+    occupancy.hold(places)
+    occupancy.quarantine(places)
+    ended.add_done_callback(lambda _: occupancy.end_quarantine(places))
 
 
 def _pairs(leg: Leg) -> list[tuple[int, int]]:

@@ -8,6 +8,8 @@ from kvtier.server.tiers.tier import Tier
 
 _STEP_BLOCKS = 256
 _STEP_BYTES = 64 << 20
+# Shelves are slower: what a step has moved when a store stops waiting is of use to it.
+_SHELF_STEP_BYTES = 16 << 20
 # Beside a copy a tier must be able to do other things: a step holds a part of it.
 _STEP_PART = 4
 _BATCH_TOKENS = 1 << 17
@@ -48,7 +50,9 @@ def link(configs: Sequence[TierConfig], tiers: Sequence[Tier]) -> dict[Tier, Lin
 def most_blocks(source: Tier, target: Tier) -> int:
     """Return how many blocks go in one step: a bounded part of either tier."""
     part = min(source.table.capacity, target.table.capacity) // _STEP_PART
-    return max(1, min(_STEP_BLOCKS, _STEP_BYTES // max(source.slot_bytes, 1), part))
+    in_memory = source.keeping is None and target.keeping is None
+    step_bytes = _STEP_BYTES if in_memory else _SHELF_STEP_BYTES
+    return max(1, min(_STEP_BLOCKS, step_bytes // max(source.slot_bytes, 1), part))
 
 
 def batch_blocks(source: Tier, slots: Sequence[int]) -> int:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 
-from kvtier.server.tiering.carrier import COPIED, NO_ROOM, Carrier
+from kvtier.server.tiering.carrier import COPIED, FAILED, NO_ROOM, Carrier
 from kvtier.server.tiering.jobs import Jobs
 from kvtier.server.tiering.links import Link
 from kvtier.server.tiers.room import evictable
@@ -134,16 +134,22 @@ class Promoter:
         return Awaited(target, held, list(flights))
 
     def find(self, target: Tier, keys: Sequence[bytes]) -> list[Source | None]:
-        """Return which slower tier has each block, if its slots fit the target's, and where."""
+        """Return which slower tier has each block, if its slots fit the target's, and where.
+
+        A tier that does not answer counts as if it had none.
+        """
         found: list[Source | None] = [None] * len(keys)
         if not target.table.capacity:
             return found
         for tier in reversed(self._tiers[self._tiers.index(target) + 1 :]):
             table = tier.table
+            if tier.keeping is not None and tier.keeping.store.stands_still:
+                continue
             for place, slot in enumerate(table.index.get_many(keys)):
                 if slot is None or table.state[slot] != READY:
                     continue
-                if table.origin[slot].space.block_bytes <= target.slot_bytes:
+                origin = table.origin[slot]
+                if target.takes(origin.space, origin.adapter_name):
                     found[place] = (tier, slot)
         return found
 
@@ -177,7 +183,7 @@ class Promoter:
         target, goes_on = flight.target, True
         try:
             for source, slots in groups:
-                # A prefix has no hole: behind a block without room nothing is brought.
+                # A prefix has no hole: behind a block that does not come nothing is brought.
                 goes_on = goes_on and await self._bring_from(source, flight, slots)
         finally:
             for source, rest in groups:
@@ -187,7 +193,7 @@ class Promoter:
             flight.land()
 
     async def _bring_from(self, source: Tier, flight: Flight, rest: list[int]) -> bool:
-        """Bring blocks up step by step; tell whether there was room for all of them.
+        """Bring blocks up step by step; tell whether those that come later are of use.
 
         Args:
             source: Where they are.
@@ -195,7 +201,9 @@ class Promoter:
             rest: Their slots, held; those that are let go are taken out of the list.
         """
         target = flight.target
-        move = target.below is source and source not in self._links[target].through
+        # What lies in files stays there: it need not be written again when it goes down again.
+        move = target.below is source and source.keeping is None
+        move = move and source not in self._links[target].through
         while rest:
             # Small blocks are copied without a thread, and then nothing here ever waits.
             await asyncio.sleep(0)
@@ -205,6 +213,6 @@ class Promoter:
             arrived = [s for s, result in zip(done, results, strict=True) if result == COPIED]
             flight.arrive([source.table.key[slot] for slot in arrived])
             source.occupancy.let_go_of_copies(done)
-            if NO_ROOM in results:
+            if NO_ROOM in results or FAILED in results:
                 return False
         return True

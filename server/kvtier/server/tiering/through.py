@@ -1,6 +1,7 @@
 """Writing through: copies of what was stored, in slower tiers, in the background."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 from kvtier.server.tiering.carrier import COPIED, MISS, NO_ROOM, Carrier, let_go_of_copies
@@ -10,6 +11,7 @@ from kvtier.server.tiers.table import READY
 from kvtier.server.tiers.tier import Tier
 
 _AT_ONCE = 2
+# Stores that wait for one target.
 _MOST_WAITING = 1024
 
 
@@ -28,14 +30,14 @@ class WriteThrough:
         self._carrier = carrier
         self._jobs = jobs
         self._turns: dict[Tier, asyncio.Semaphore] = {}
-        self._waiting = 0
+        self._waiting = Counter[Tier]()
 
     def begin(self, source: Tier, target: Tier, keys: Sequence[bytes]) -> asyncio.Task[None] | None:
         """Begin to copy what a target lacks of these blocks; None when too much waits already."""
-        if self._waiting >= _MOST_WAITING:
+        if self._waiting[target] >= _MOST_WAITING:
             target.counters.copies_failed += len(keys)
             return None
-        self._waiting += 1
+        self._waiting[target] += 1
         return self._jobs.start(self._copy(source, target, keys))
 
     async def _copy(self, source: Tier, target: Tier, keys: Sequence[bytes]) -> None:
@@ -45,7 +47,7 @@ class WriteThrough:
                 for first in range(0, len(keys), step):
                     await self._copy_some(source, target, keys[first : first + step], offer)
         finally:
-            self._waiting -= 1
+            self._waiting[target] -= 1
 
     async def _copy_some(
         self, source: Tier, target: Tier, keys: Sequence[bytes], offer: frozenset[bytes]

@@ -1,6 +1,12 @@
 """What a tier counts."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+
+from kvtier.v1.block_pb2 import REMOVAL_REASON_UNSPECIFIED
+
+# A clear has an event of its own, without a reason.
+CLEARED = REMOVAL_REASON_UNSPECIFIED
 
 
 @dataclass(slots=True)
@@ -21,3 +27,19 @@ class Counters:
     written_through: int = 0
     copies_failed: int = 0
     deferred: int = 0
+    lost: int = 0
+    trimmed: int = 0
+    scrubbed: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened in a tier since the start and `ListTiers` does not tell, in blocks.
+
+    Attributes:
+        hits: Blocks that loads and reads asked for and found, as often as they were asked for.
+        removals: Blocks that ceased to be readable, by `RemovalReason`; `CLEARED` for a clear.
+    """
+
+    hits: int = 0
+    removals: Counter[int] = field(default_factory=Counter)

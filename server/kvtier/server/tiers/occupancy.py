@@ -2,7 +2,8 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from kvtier.server.tiers.announce import Announcer
 from kvtier.server.tiers.columns import gather
@@ -11,6 +12,7 @@ from kvtier.server.tiers.policy import Aged, Policy
 from kvtier.server.tiers.spaces import Space, Spaces
 from kvtier.server.tiers.table import (
     DOOMED,
+    PENDING,
     READY,
     Birth,
     BlockTable,
@@ -35,10 +37,20 @@ class Occupancy:
         pins: Number of pins on each readable block that has any, by slot.
         quarantined: Slots whose block is gone while a late writer may still be writing there.
         births: Number of stores so far; orders the blocks for listings.
+        ready_bytes: Bytes of the tier's capacity that readable blocks take.
+        leased_bytes: What those with a lease take of it; 0 where room is counted in slots.
+        cost: Tells what a block of a space and an adapter takes of the tier's capacity, in bytes.
     """
 
     def __init__(
-        self, table: BlockTable, policy: Policy, announcer: Announcer, spaces: Spaces
+        self,
+        table: BlockTable,
+        policy: Policy,
+        announcer: Announcer,
+        spaces: Spaces,
+        *,
+        cost: Callable[[Space, str], int],
+        discard: Callable[[Sequence[int]], None] | None,
     ) -> None:
         self.table = table
         self.policy = policy
@@ -49,6 +61,9 @@ class Occupancy:
         self.copying: Counter[int] = Counter()
         self.pins: dict[int, int] = {}
         self.births = 0
+        self.ready_bytes = self.leased_bytes = 0
+        self.cost = cost
+        self._discard = discard
 
     def ready_blocks(self, namespaces: frozenset[bytes] | None) -> int:
         """Return the number of readable blocks, over all or some namespaces."""
@@ -93,8 +108,7 @@ class Occupancy:
         self.pending += len(into)
         for origin, slots in source.by_origin(list(into)):
             mine = self._origin(origin.space, origin.adapter_name)
-            mine.slots += len(slots)
-            origin.space.uses += len(slots)
+            self._use(mine, len(slots))
             pick = gather(slots)
             here = list(map(into.__getitem__, slots))
             self.table.enter(here, pick(source.key), pick(source.parent), pick(source.start), mine)
@@ -102,6 +116,43 @@ class Occupancy:
                 if slot in source.token_ids:
                     self.table.token_ids[into[slot]] = source.token_ids[slot]
         self.copying.update(into.values())
+
+    def enter_found(
+        self,
+        space: Space,
+        adapter_name: str,
+        hashes: Sequence[bytes],
+        parents: Sequence[bytes],
+        starts: Sequence[int],
+    ) -> list[int]:
+        """Note blocks that outlived the last process, as written and not readable yet.
+
+        Args:
+            space: The space of the blocks.
+            adapter_name: The adapter's name.
+            hashes: Their hashes; none of these blocks is in the table.
+            parents: The hash of each one's parent; empty where it has none.
+            starts: Where each starts, in tokens.
+
+        Returns:
+            Their slots, with one lease each.
+        """
+        origin, slots = self._origin(space, adapter_name), self.take(len(hashes))
+        self.pending += len(slots)
+        self._use(origin, len(slots))
+        keys, shared = space.keys(hashes), space.namespace.starts
+        known = dict(zip(hashes, keys, strict=True))
+        self.table.enter(
+            slots,
+            keys,
+            [
+                known.get(parent) or (space.prefix + parent if parent else None)
+                for parent in parents
+            ],
+            [shared(start, 1)[0] for start in starts],
+            origin,
+        )
+        return slots
 
     def busy(self, slot: int) -> bool:
         """Tell whether a slot is held by anybody but the node's own copies."""
@@ -135,10 +186,11 @@ class Occupancy:
             leases[slot] -= 1
         self.pending -= len(slots)
         self.ready += len(slots)
-        self.leased += len(slots) - gather(slots)(leases).count(0)
+        self._count_leased([slot for slot in slots if leases[slot]], 1)
         groups = self.table.by_origin(slots)
         for origin, members in groups:
             origin.ready += len(members)
+            self.ready_bytes += origin.cost * len(members)
         self.policy.released(slots)
         return groups
 
@@ -166,9 +218,9 @@ class Occupancy:
         """Take a lease on slots that are in use."""
         if not slots:
             return
-        leases, pick = self.table.leases, gather(slots)
+        leases = self.table.leases
         # A slot in use without a lease is readable: one that is written or draining has one.
-        self.leased += pick(leases).count(0)
+        self._count_leased([slot for slot in slots if not leases[slot]], 1)
         for slot in slots:
             leases[slot] += 1
 
@@ -180,7 +232,7 @@ class Occupancy:
         for slot in slots:
             leases[slot] -= 1
         if pick(state).count(READY) == len(slots):
-            self.leased -= pick(leases).count(0)
+            self._count_leased([slot for slot in slots if not leases[slot]], -1)
         else:
             self._unpin_mixed([slot for slot in slots if not leases[slot]])
         self.policy.released(slots)
@@ -224,6 +276,7 @@ class Occupancy:
         for origin, slots in groups:
             self.table.index.drop_many(self.table.keys_of(slots))
             origin.ready -= len(slots)
+            self.ready_bytes -= origin.cost * len(slots)
             self.ready -= len(slots)
 
     def let_go(self, slots: Sequence[int]) -> None:
@@ -231,7 +284,7 @@ class Occupancy:
         self.policy.forget(slots)
         leases = self.table.leases
         held = [slot for slot in slots if leases[slot]]
-        self.leased -= len(held)
+        self._count_leased(held, -1)
         if self.pins:
             for slot in held:
                 self.pins.pop(slot, None)
@@ -242,23 +295,37 @@ class Occupancy:
         """Free slots that nothing holds."""
         if not slots:
             return
+        if self._discard is not None:
+            self._discard(slots)
         for origin, members in self.table.by_origin(slots):
+            self.table.used_bytes -= origin.cost * len(members)
             origin.slots -= len(members)
             if not origin.slots:
                 del self._origins[origin.space, origin.adapter_name]
             self._spaces.release(origin.space, len(members))
         self.table.give_back(slots)
 
+    def _count_leased(self, slots: Sequence[int], sign: Literal[1, -1]) -> None:
+        """Count readable blocks that have their first lease, or lost their last one."""
+        self.leased += sign * len(slots)
+        if self.table.room is not None:
+            self.leased_bytes += sign * sum(self.table.origin[slot].cost for slot in slots)
+
     def _unpin_mixed(self, idle: Sequence[int]) -> None:
         state = self.table.state
         doomed = [slot for slot in idle if state[slot] == DOOMED]
-        self.leased -= sum(1 for slot in idle if state[slot] == READY)
+        self._count_leased([slot for slot in idle if state[slot] == READY], -1)
         self.draining -= len(doomed)
         self.free(doomed)
 
     def _doom(self, slots: Sequence[int]) -> None:
+        state = self.table.state
+        if self._discard is not None:
+            # Also from those who lease it: else a restart would bring it back. What is still being
+            # written goes when that has ended.
+            self._discard([slot for slot in slots if state[slot] != PENDING])
         for slot in slots:
-            self.table.state[slot] = DOOMED
+            state[slot] = DOOMED
         self.draining += len(slots)
 
     def _enter_run(
@@ -268,8 +335,7 @@ class Occupancy:
             return
         table = self.table
         origin = self._origin(run.space, run.adapter_name)
-        origin.slots += len(slots)
-        run.space.uses += len(slots)
+        self._use(origin, len(slots))
         parents: Sequence[bytes | None] = run.parents(keys)
         starts: Sequence[int] = run.starts()
         if len(chosen) < len(keys):
@@ -280,9 +346,15 @@ class Occupancy:
             for i, slot in zip(chosen, slots, strict=True):
                 table.token_ids[slot] = run.tokens_of(i)
 
+    def _use(self, origin: Origin, blocks: int) -> None:
+        origin.slots += blocks
+        origin.space.uses += blocks
+        self.table.used_bytes += origin.cost * blocks
+
     def _origin(self, space: Space, adapter_name: str) -> Origin:
         origin = self._origins.get((space, adapter_name))
         if origin is None:
             origin = self._announcer.new_origin(space, adapter_name)
+            origin.cost = self.cost(space, adapter_name)
             self._origins[space, adapter_name] = origin
         return origin

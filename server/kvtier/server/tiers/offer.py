@@ -1,6 +1,6 @@
 """What an offer finds in a tier: pure reading, nothing is changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -93,9 +93,13 @@ class Plan:
 
     def fresh_bytes(self) -> int:
         """Return the bytes of the blocks to write."""
+        return self.total(lambda run: run.space.block_bytes)
+
+    def total(self, each: Callable[[Run], int]) -> int:
+        """Return the sum over the blocks to write, given what each block of a run counts for."""
         if len(self.runs) == 1:
-            return len(self.fresh) * self.runs[0].space.block_bytes
-        sizes = [run.space.block_bytes for run in self.runs for _ in run.hashes]
+            return len(self.fresh) * each(self.runs[0])
+        sizes = [size for run in self.runs for size in [each(run)] * len(run.hashes)]
         return sum(map(sizes.__getitem__, self.fresh))
 
 

@@ -40,6 +40,17 @@ _ANONYMOUS = "\0"
 # Of blocks whose age is not known.
 OLDEST = Age(_ANONYMOUS, 0)
 
+
+def age_of_found(tier: str, batch: int) -> Age:
+    """Return the age of what a tier found again after a start: older than all that was used since.
+
+    Args:
+        tier: The tier's name.
+        batch: Which batch it was found in, from 1 for the newest on.
+    """
+    return Age(f"{_ANONYMOUS}{tier} {batch}", -1 - batch)
+
+
 Aged: TypeAlias = tuple[Age, Sequence[int]]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from kvtier.server.tiers.counters import CLEARED
 from kvtier.server.tiers.spaces import NamespaceInfo
 from kvtier.server.tiers.table import PENDING, READY, WRITTEN
 from kvtier.server.tiers.tier import Tier
@@ -10,13 +11,16 @@ from kvtier.v1.result_pb2 import (
     DELETE_RESULT_BUSY,
     DELETE_RESULT_DELETED,
     DELETE_RESULT_NOT_FOUND,
+    DELETE_RESULT_UNAVAILABLE,
     DeleteResult,
 )
 from kvtier.wire.errors import Reason, failed_precondition
 
 
 def delete(tier: Tier, keys: Sequence[bytes], *, force: bool) -> list[DeleteResult.ValueType]:
-    """Remove blocks; return the `DeleteResult` of each."""
+    """Remove blocks; return the `DeleteResult` of each, UNAVAILABLE for all when that cannot be."""
+    if not tier.removes:
+        return [DELETE_RESULT_UNAVAILABLE] * len(keys)
     found = tier.table.index.get_many(keys)
     busy, state = tier.occupancy.busy, tier.table.state
     spared = {slot for slot in found if slot is not None and not force and busy(slot)}
@@ -56,7 +60,9 @@ def clear(tier: Tier, namespace: NamespaceInfo | None) -> int:
     slots = _slots(tier, namespace, READY)
     if slots:
         tier.announcer.cleared(namespace.fingerprint if namespace else b"")
-        tier.drop(tier.table.by_origin(slots), slots)
+        tier.drop(tier.table.by_origin(slots), slots, CLEARED)
+    if tier.keeping and namespace is None:
+        tier.keeping.discard_strangers()
     if tier.occupancy.pending:
         tier.occupancy.cut_off(_slots(tier, namespace, PENDING))
     return len(slots)

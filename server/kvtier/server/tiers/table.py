@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kvtier.server.tiers.columns import gather
@@ -24,19 +25,29 @@ class Origin:
     Attributes:
         space: The space.
         adapter_name: The adapter's name.
+        cost: Bytes that each block takes of its tier's capacity.
         slots: Number of slots that refer to this origin.
         ready: Number of those that are readable.
         stored_header: The encoded fields that every BlockStored of this origin begins with.
         removed_header: The same for BlockRemoved.
     """
 
-    __slots__ = ("adapter_name", "ready", "removed_header", "slots", "space", "stored_header")
+    __slots__ = (
+        "adapter_name",
+        "cost",
+        "ready",
+        "removed_header",
+        "slots",
+        "space",
+        "stored_header",
+    )
 
     def __init__(
         self, space: Space, adapter_name: str, stored_header: bytes, removed_header: bytes
     ) -> None:
         self.space = space
         self.adapter_name = adapter_name
+        self.cost = 0
         self.slots = 0
         self.ready = 0
         self.stored_header = stored_header
@@ -55,8 +66,23 @@ class Birth(NamedTuple):
 
 _NEVER: Final = Birth(0, 0.0)
 _NOWHERE: Final = Origin.__new__(Origin)
+# More slots than any tier has.
+_NO_LIMIT: Final = 1 << 40
 # Slots that the columns grow by at a time: a tier of many small slots costs what it holds.
 _GROWTH: Final = 1 << 14
+
+
+@dataclass(slots=True)
+class ByteRoom:
+    """Room that is counted in bytes, where blocks take what they need and no slot of one size.
+
+    Attributes:
+        capacity_bytes: Bytes that blocks may take.
+        largest: What the largest block takes.
+    """
+
+    capacity_bytes: int
+    largest: int
 
 
 class BlockTable:
@@ -69,9 +95,12 @@ class BlockTable:
     Args:
         capacity: Blocks that may be held.
         spare: Slots beyond that, for blocks that change places with others.
+        room: Where room is counted in bytes: slots are numbers then, without end.
 
     Attributes:
         capacity: Blocks that may be held.
+        used_bytes: Bytes of the tier's capacity that slots in use take.
+        room: As given.
         lent: Slots in use beyond the capacity, for blocks whose room others will leave.
         state: FREE, PENDING, WRITTEN, READY or DOOMED.
         leases: Number of leases and copies under way.
@@ -84,10 +113,12 @@ class BlockTable:
         token_ids: Token ids, as 32-bit numbers, of the blocks that keep them.
     """
 
-    def __init__(self, capacity: int, spare: int = 0) -> None:
+    def __init__(self, capacity: int, spare: int = 0, room: ByteRoom | None = None) -> None:
         self.capacity = capacity
         self.lent = 0
-        self._slots = capacity + spare
+        self.used_bytes = 0
+        self.room = room
+        self._slots = capacity + spare if room is None else _NO_LIMIT
         self.state: list[int] = []
         self.leases: list[int] = []
         self.key: list[bytes] = []
@@ -106,7 +137,9 @@ class BlockTable:
 
     @property
     def free(self) -> int:
-        """Number of blocks for which there is room."""
+        """Number of blocks for which there is room, of the largest where it is counted in bytes."""
+        if self.room is not None:
+            return (self.room.capacity_bytes - self.used_bytes) // self.room.largest
         return self.capacity - len(self) + len(self._free) + self.lent
 
     @property
@@ -117,7 +150,7 @@ class BlockTable:
     @property
     def lendable(self) -> int:
         """Number of slots that may yet be used beyond the capacity."""
-        return min(self.spare, self._slots - self.capacity - self.lent)
+        return min(self.spare, self._slots - self.capacity - self.lent) if self.room is None else 0
 
     def take(self, count: int) -> list[int]:
         """Take `count` free slots; the caller knows that there are so many."""

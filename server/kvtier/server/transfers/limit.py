@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kvtier.server.node import Node
-from kvtier.wire.errors import Reason, exhausted
+from kvtier.wire.errors import Reason, over_limit
 
 _FULL_RETRY = 0.5
 
@@ -18,7 +18,8 @@ def transfer(node: Node) -> Iterator[None]:
     """
     limit = node.config.limits.transfers
     if node.transfers >= limit:
-        raise exhausted(
+        raise over_limit(
+            "transfers",
             f"{limit} transfers are under way, which is the limit: try again, or raise "
             "limits.transfers",
             Reason.TRANSFER_LIMIT,

@@ -3,23 +3,21 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import aclosing
 
-import structlog
-from xxhash import xxh3_64_intdigest
-
-from kvtier.server.stores.base import look
 from kvtier.server.tiers.tier import Tier
 from kvtier.server.transfers.budget import Budget
+from kvtier.server.transfers.memory_source import MemorySource
+from kvtier.server.transfers.shelf_source import PORTION_BYTES, ShelfSource
+from kvtier.server.transfers.source import Source
 from kvtier.v1.result_pb2 import ReadResult
 from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
-from kvtier.wire.chunks import CHUNK_BYTES, Block, cut
+from kvtier.wire.chunks import CHUNK_BYTES, cut
 
 Send = Callable[[bytes], Awaitable[None]]
 
 # gRPC has a copy of each message until the peer took it.
 _COPIES = 2
-
-_log = structlog.get_logger(__name__)
 
 
 class BlockReader:
@@ -45,11 +43,10 @@ class BlockReader:
         budget: Budget,
     ) -> None:
         self._threads = threads
-        self._tier = tier
         self._slots = slots
         self._block_bytes = block_bytes
         self._budget = budget
-        self._corrupt: list[int] = []
+        self._source = _open_source(tier, slots, block_bytes, budget)
 
     async def send_all(self, send: Send) -> None:
         """Send what there is; the data of a message never runs over a block that is not sent.
@@ -59,20 +56,23 @@ class BlockReader:
         """
         missing = [place for place, slot in enumerate(self._slots) if slot is None]
         if missing:
-            await send(_refusal(missing, ReadResult.READ_RESULT_MISS))
-        messages = cut(self._sound_blocks())
-        if sum(self._block_bytes) <= self._tier.store.inline_bytes:
-            for message in messages:
-                await send(message)
-        else:
-            await self._send_ahead(messages, send)
-        await self._tell_corrupt(send)
+            await send(_refusal(missing, [ReadResult.READ_RESULT_MISS] * len(missing)))
+        inline = sum(self._block_bytes) <= self._source.inline_bytes
+        async with aclosing(self._source.portions()) as portions:
+            async for blocks in portions:
+                await self._tell_refused(send)
+                if inline:
+                    for message in cut(blocks):
+                        await send(message)
+                else:
+                    await self._send_ahead(cut(blocks), send)
+        await self._tell_refused(send)
 
     async def _send_ahead(self, messages: Iterator[bytes], send: Send) -> None:
         size = _COPIES * CHUNK_BYTES
         message = await _ended(self._begin_next(messages))
         while message is not None:
-            await self._tell_corrupt(send)
+            await self._tell_refused(send)
             if self._budget.take_spare(size):
                 try:
                     coming = self._begin_next(messages)
@@ -89,42 +89,28 @@ class BlockReader:
     def _begin_next(self, messages: Iterator[bytes]) -> asyncio.Future[bytes | None]:
         return asyncio.get_running_loop().run_in_executor(self._threads, next, messages, None)
 
-    def _sound_blocks(self) -> Iterator[Block]:
-        """Yield the blocks that are equal to their checksums, and note the others."""
-        tier = self._tier
-        for place, slot in enumerate(self._slots):
-            if slot is None:
-                continue
-            data = self._look(place, slot)
-            checksum = tier.table.checksum[slot]
-            if data is not None and xxh3_64_intdigest(data) == checksum:
-                yield Block(place, data, checksum)
-            else:
-                self._corrupt.append(place)
-
-    def _look(self, place: int, slot: int) -> memoryview | None:
-        store = self._tier.store
-        try:
-            return look(store, self._tier.position_of(slot), self._block_bytes[place])
-        except (OSError, RuntimeError, ValueError) as error:
-            _log.warning("a block cannot be read", device=store.device, reason=str(error))
-            return None
-
-    async def _tell_corrupt(self, send: Send) -> None:
-        places, self._corrupt = self._corrupt, []
-        for place in places:
-            slot = self._slots[place]
-            assert slot is not None
-            self._tier.drop_corrupt(slot)
-        if places:
-            await send(_refusal(places, ReadResult.READ_RESULT_CORRUPT))
+    async def _tell_refused(self, send: Send) -> None:
+        refused = self._source.take_refused()
+        if refused:
+            await send(_refusal(list(refused), list(refused.values())))
 
 
 def memory_of_read(tier: Tier, block_bytes: Sequence[int]) -> int:
     """Return the bytes that a read needs in memory, its read-ahead apart."""
-    messages = _COPIES * min(CHUNK_BYTES, sum(block_bytes))
-    in_place = tier.store.views((), ()) is not None
-    return messages if in_place else messages + max(block_bytes, default=0)
+    total, largest = sum(block_bytes), max(block_bytes, default=0)
+    messages = _COPIES * min(CHUNK_BYTES, total)
+    if tier.keeping is not None:
+        return messages + min(total, max(PORTION_BYTES, largest))
+    in_place = tier.arena.views((), ()) is not None
+    return messages if in_place else messages + largest
+
+
+def _open_source(
+    tier: Tier, slots: Sequence[int | None], block_bytes: Sequence[int], budget: Budget
+) -> Source:
+    if tier.keeping is None:
+        return MemorySource(tier, slots, block_bytes)
+    return ShelfSource(tier, tier.keeping, slots, block_bytes, budget)
 
 
 async def _ended(work: asyncio.Future[bytes | None]) -> bytes | None:
@@ -141,7 +127,5 @@ async def _ended(work: asyncio.Future[bytes | None]) -> bytes | None:
     return work.result()
 
 
-def _refusal(places: Sequence[int], result: ReadResult.ValueType) -> bytes:
-    return ReadBlocksResponse(
-        block_indexes=places, results=[result] * len(places)
-    ).SerializeToString()
+def _refusal(places: Sequence[int], results: Sequence[ReadResult.ValueType]) -> bytes:
+    return ReadBlocksResponse(block_indexes=places, results=results).SerializeToString()

@@ -46,7 +46,7 @@ def write_whole(
     ]
     for begin, end in _runs(slots, places, joined=size == tier.slot_bytes):
         start = (places[begin] - first) * size
-        tier.store.write(tier.position_of(slots[begin]), view[start : start + (end - begin) * size])
+        tier.arena.write(tier.position_of(slots[begin]), view[start : start + (end - begin) * size])
     if all(good):
         tier.mark_written(slots, told)
         return dict.fromkeys(places, WRITE_RESULT_WRITTEN)

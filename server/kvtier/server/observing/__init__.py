@@ -1,0 +1,1 @@
+"""How a server is seen from outside: log lines of calls, traces, and what collects metrics."""
