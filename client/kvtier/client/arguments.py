@@ -84,6 +84,12 @@ def duration(name: str, seconds: float | None) -> Duration | None:
     return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))
 
 
+def check_seconds(name: str, value: object) -> None:
+    """Raise INVALID_ARGUMENT when a value is no number of seconds above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise bad_argument(f"{name} must be more than 0 seconds; got {quote(value)}")
+
+
 def view_bytes(name: str, payload: "Buffer") -> memoryview:
     """Return the bytes of a buffer without a copy.
 

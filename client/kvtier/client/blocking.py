@@ -3,14 +3,13 @@
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from kvtier.client.errors import client_closed
-from kvtier.client.loop_thread import LoopThread
+from kvtier.client.loop_thread import LoopThread, OnLoop
 from kvtier.client.mapped.blocking import BlockingBlocks
 from kvtier.client.mapped.blocks import Blocks
 from kvtier.client.node import NodeClient
+from kvtier.wire.credentials import Credentials
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,7 +22,7 @@ class _Stream(Protocol[T_co]):
     def aclose(self) -> Coroutine[Any, Any, None]: ...
 
 
-class _Client:
+class _Client(OnLoop[NodeClient]):
     """A `NodeClient` on the background loop."""
 
     def __init__(
@@ -32,43 +31,27 @@ class _Client:
         *,
         owner: str | None = None,
         timeout: float = 5.0,
+        credentials: Credentials | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self._node = NodeClient(endpoint, owner=owner, timeout=timeout, random_bytes=random_bytes)
-        self._loop: LoopThread | None = LoopThread.hold()
+        node = NodeClient(
+            endpoint,
+            owner=owner,
+            timeout=timeout,
+            credentials=credentials,
+            random_bytes=random_bytes,
+        )
+        super().__init__(LoopThread.hold(), node, node.endpoint, node.close)
 
     @property
     def endpoint(self) -> str:
         """The node's address."""
-        return self._node.endpoint
+        return self._subject.endpoint
 
     @property
     def owner(self) -> str:
         """Who holds the leases that this client takes."""
-        return self._node.owner
-
-    def close(self) -> None:
-        """Close the connections and give the background loop back. Twice is harmless."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.run(self._node.close())
-            loop.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _run(self, call: Callable[[NodeClient], Coroutine[Any, Any, T]]) -> T:
-        if self._loop is None:
-            raise client_closed(self.endpoint)
-        return self._loop.run(call(self._node))
+        return self._subject.owner
 
     def _iterate(self, call: Callable[[NodeClient], _Stream[T]]) -> Iterator[T]:
         async def start(node: NodeClient) -> _Stream[T]:
@@ -119,7 +102,7 @@ def _with_blocks(
         def run(start: Callable[[], Coroutine[Any, Any, T]], /) -> T:
             return client._run(lambda _: start())  # noqa: SLF001 - its methods
 
-        return BlockingBlocks(method(client._node, *args, **kwargs), run)  # noqa: SLF001
+        return BlockingBlocks(method(client._subject, *args, **kwargs), run)  # noqa: SLF001
 
     return call
 
@@ -134,21 +117,25 @@ class BlockingNodeClient(_Client):
         endpoint: The node's address, `host:port`.
         owner: Who holds the leases that this client takes.
         timeout: Seconds that a call may take, and that a transfer may stand still.
+        credentials: TLS and who the caller is; None for plaintext and nobody.
         random_bytes: Where lease ids come from.
     """
 
     blocks = _with_blocks(NodeClient.blocks)
+    is_ready = _blocking(NodeClient.is_ready)
     get_node = _blocking(NodeClient.get_node)
     list_tiers = _blocking(NodeClient.list_tiers)
     register_namespace = _blocking(NodeClient.register_namespace)
     list_namespaces = _blocking(NodeClient.list_namespaces)
     delete_namespace = _blocking(NodeClient.delete_namespace)
+    drain = _blocking(NodeClient.drain)
     lookup = _blocking(NodeClient.lookup)
     touch = _blocking(NodeClient.touch)
     copy = _iterating(NodeClient.copy)
     delete = _blocking(NodeClient.delete)
     clear = _blocking(NodeClient.clear)
     list_blocks = _iterating(NodeClient.list_blocks)
+    list_blocks_page = _blocking(NodeClient.list_blocks_page)
     describe_block = _blocking(NodeClient.describe_block)
     prepare_store = _blocking(NodeClient.prepare_store)
     complete_store = _blocking(NodeClient.complete_store)

@@ -7,13 +7,15 @@ import grpc.aio
 
 from kvtier.client.arguments import build
 from kvtier.client.calls import Calls
-from kvtier.v1.block_pb2 import BlockRun, BlockSet
+from kvtier.v1.block_pb2 import BlockRun, BlockSet, Locality, Medium
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, CopyBlocksResponse, PeerTier
 from kvtier.v1.listing_pb2 import (
     DescribeBlockRequest,
     DescribeBlockResponse,
     ListBlocksRequest,
+    ListBlocksResponse,
 )
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest, LookupBlocksResponse
 from kvtier.v1.removal_pb2 import (
     ClearTierRequest,
     ClearTierResponse,
@@ -21,12 +23,7 @@ from kvtier.v1.removal_pb2 import (
     DeleteBlocksResponse,
 )
 from kvtier.v1.tier_pb2 import Block
-from kvtier.v1.tier_service_pb2 import (
-    LookupBlocksRequest,
-    LookupBlocksResponse,
-    TouchBlocksRequest,
-    TouchBlocksResponse,
-)
+from kvtier.v1.tier_service_pb2 import TouchBlocksRequest, TouchBlocksResponse
 
 if TYPE_CHECKING:
     _Copying = grpc.aio.UnaryStreamCall[CopyBlocksRequest, CopyBlocksResponse]
@@ -40,7 +37,13 @@ class BlockCalls(Calls):
     """
 
     async def lookup(
-        self, namespace: bytes, chains: Sequence[BlockSet], *, include_blocks: bool = False
+        self,
+        namespace: bytes,
+        chains: Sequence[BlockSet],
+        *,
+        include_blocks: bool = False,
+        media: Sequence[Medium.ValueType] = (),
+        localities: Sequence[Locality.ValueType] = (),
     ) -> LookupBlocksResponse:
         """Tell how long a prefix of each chain the tiers hold. It takes no lease.
 
@@ -48,9 +51,16 @@ class BlockCalls(Calls):
             namespace: The fingerprint, 32 bytes.
             chains: The chains, each parent first.
             include_blocks: Answer for every block too, also past the first miss.
+            media: The only media whose tiers count; none means all.
+            localities: The only localities whose tiers count; none means all.
         """
         request = build(
-            LookupBlocksRequest, namespace=namespace, chains=chains, include_blocks=include_blocks
+            LookupBlocksRequest,
+            namespace=namespace,
+            chains=chains,
+            include_blocks=include_blocks,
+            media=media,
+            localities=localities,
         )
         return await self._connection.call(
             self._connection.tiers.LookupBlocks, request, request.namespace
@@ -196,14 +206,22 @@ class BlockCalls(Calls):
             page_size=page_size,
         )
         while True:
-            page = await self._connection.call(
-                self._connection.tiers.ListBlocks, request, request.namespace
-            )
+            page = await self.list_blocks_page(request)
             for block in page.blocks:
                 yield block
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+    async def list_blocks_page(self, request: ListBlocksRequest) -> ListBlocksResponse:
+        """Return one page of a listing, for who keeps its place; `list_blocks` goes on by itself.
+
+        Args:
+            request: What to list, and the token of the page before.
+        """
+        return await self._connection.call(
+            self._connection.tiers.ListBlocks, request, request.namespace
+        )
 
     async def describe_block(
         self, namespace: bytes, group: int, scope: bytes, block_hash: bytes

@@ -8,6 +8,7 @@ import grpc.aio
 
 from kvtier.client.errors import InvalidArgumentError
 from kvtier.wire.errors import Reason, quote
+from kvtier.wire.identity import Identity
 
 MAX_MESSAGE_BYTES = 64 << 20
 
@@ -76,9 +77,17 @@ def channel_options() -> list[tuple[str, str | int]]:
     ]
 
 
-def open_channel(endpoint: str) -> grpc.aio.Channel:
-    """Return a channel to a node; it connects when the first call is made."""
-    return grpc.aio.insecure_channel(endpoint, options=channel_options())
+def open_channel(endpoint: str, identity: Identity | None) -> grpc.aio.Channel:
+    """Return a channel to a node; it connects when the first call is made.
+
+    Args:
+        endpoint: The node's address.
+        identity: TLS and who the caller is; None for plaintext and nobody.
+    """
+    options = channel_options()
+    if identity is None:
+        return grpc.aio.insecure_channel(endpoint, options=options)
+    return identity.open(endpoint, options)
 
 
 def check_endpoint(endpoint: object) -> str:

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 import grpc.aio
 
-from kvtier.client.arguments import bad_argument, build
+from kvtier.client.arguments import build, check_seconds
 from kvtier.client.channel import check_endpoint
-from kvtier.client.errors import KvtierError, NotFoundError, Reason, client_closed, from_rpc, typed
+from kvtier.client.errors import (
+    KvtierError,
+    NotFoundError,
+    Reason,
+    client_closed,
+    from_told,
+    told_by,
+    typed,
+)
 from kvtier.client.link import Bulk, Link
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.removal_pb2 import DeleteNamespaceRequest, DeleteNamespaceResponse
@@ -19,11 +27,13 @@ from kvtier.v1.tier_service_pb2 import (
     ListNamespacesRequest,
     RegisterNamespaceRequest,
 )
+from kvtier.wire.credentials import Credentials, Identity
 from kvtier.wire.errors import quote
 from kvtier.wire.namespaces import fingerprint
 
 if TYPE_CHECKING:
     from kvtier.v1.event_service_pb2_grpc import EventServiceAsyncStub
+    from kvtier.v1.node_service_pb2_grpc import NodeServiceAsyncStub
     from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
 
 T = TypeVar("T")
@@ -44,6 +54,7 @@ class Connection:
         endpoint: The node's address.
         owner: Who holds the leases that this client takes.
         timeout: Seconds that a call may take, and that a transfer may stand still.
+        credentials: TLS and who the caller is; None for plaintext and nobody.
     """
 
     def __init__(
@@ -52,29 +63,38 @@ class Connection:
         *,
         owner: str | None,
         timeout: float,
+        credentials: Credentials | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-            raise bad_argument(f"timeout must be more than 0 seconds; got {quote(timeout)}")
+        check_seconds("timeout", timeout)
         self.endpoint = check_endpoint(endpoint)
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{random_bytes(4).hex()}"
         self.timeout = timeout
+        self.credentials = credentials
         self.random_bytes = random_bytes
         self._registered: dict[bytes, Namespace] = {}
         self._listed: dict[bytes, Namespace] = {}
-        self._link = Link(self.endpoint)
+        identity = self._identity()
+        if identity is not None:
+            identity.check(self.endpoint)
+        self._link = Link(self.endpoint, identity)
         self._left: dict[Link, asyncio.Task[None]] = {}
         self._closed = False
 
     @property
     def link(self) -> Link:
-        """The connections that the next call goes over.
+        """The connections that the next call goes over: new ones when the credentials changed.
 
         Raises:
             FailedPreconditionError: When the client is closed.
         """
         self.check_open()
+        if self.credentials is not None and self._identity() is not self._link.identity:
+            self._begin_anew()
         return self._link
+
+    def _identity(self) -> Identity | None:
+        return None if self.credentials is None else self.credentials.identity()
 
     def check_open(self) -> None:
         """Raise FAILED_PRECONDITION when the client is closed."""
@@ -89,12 +109,16 @@ class Connection:
         Connections that are still being made are left to gRPC, which knows when to try again.
         """
         if link is self._link and link.connected and not self._closed:
-            self._link = Link(self.endpoint)
-            self._left[link] = asyncio.create_task(self._retire(link))
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        left, self._link = self._link, Link(self.endpoint, self._identity())
+        self._left[left] = asyncio.create_task(self._retire(left))
 
     async def _retire(self, link: Link) -> None:
         # A call that is made once more, see `remembering`, begins where it began at first.
         await asyncio.sleep(2 * self.timeout)
+        await link.unwatched()
         await link.close(max(_GRACE_SECONDS, self.timeout))
         del self._left[link]
 
@@ -109,6 +133,11 @@ class Connection:
         return self.link.control[1]
 
     @property
+    def operating(self) -> "NodeServiceAsyncStub":
+        """The stub of NodeService."""
+        return self.link.operating
+
+    @property
     def bulk(self) -> Bulk:
         """The calls of TransferService, on the bulk channel."""
         return self.link.bulk
@@ -120,6 +149,7 @@ class Connection:
         namespace: bytes = b"",
         *,
         wait: bool = False,
+        deadline: float | None = None,
     ) -> Response:
         """Return a node's answer.
 
@@ -128,16 +158,18 @@ class Connection:
             request: What to ask.
             namespace: The fingerprint that the request names, if it names one.
             wait: Wait for the connection, within the timeout, rather than fail without one.
+            deadline: Seconds that this call may take; None for the timeout of all calls.
 
         Raises:
             KvtierError: One of the tree in `kvtier.client.errors`.
         """
+        seconds = self.timeout if deadline is None else deadline
 
         async def attempt() -> Response:
             try:
-                return await method(request, timeout=self.timeout, wait_for_ready=wait or None)
+                return await method(request, timeout=seconds, wait_for_ready=wait or None)
             except grpc.aio.AioRpcError as error:
-                raise self.failure(error) from None
+                raise self.failure(error, seconds) from None
 
         return await self.remembering(namespace, attempt)
 
@@ -215,9 +247,19 @@ class Connection:
             )
         return known
 
-    def failure(self, error: grpc.aio.AioRpcError) -> KvtierError:
-        """Return the exception that says why a call to this node failed."""
-        return from_rpc(error, self.endpoint, self.timeout)
+    def failure(self, error: grpc.aio.AioRpcError, seconds: float | None = None) -> KvtierError:
+        """Return the exception that says why a call to this node failed.
+
+        Args:
+            error: What gRPC raised.
+            seconds: The seconds that the call had; None for the timeout of all calls.
+        """
+        return self.told(told_by(error), seconds)
+
+    def told(self, told: KvtierError, seconds: float | None = None) -> KvtierError:
+        """Return the exception of the tree for an error as it travelled."""
+        timeout = self.timeout if seconds is None else seconds
+        return from_told(told, self.endpoint, timeout, self.credentials)
 
     async def close(self) -> None:
         """Close the connections; calls under way are cancelled. Closing twice is harmless."""

@@ -53,6 +53,8 @@ class Cursor:
         """
         self.heard = True
         if kind == "reset":
+            if not message.epoch:
+                return "a reset has epoch 0, which no log has"
             # Wherever it comes, it starts anew: there is nothing for it to follow on.
             self._epoch, self._through = message.epoch, message.through
             self._exact, self._phase = False, _Phase.SNAPSHOT

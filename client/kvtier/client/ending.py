@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from kvtier.client.errors import is_failed_write
+
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 T = TypeVar("T")
@@ -44,7 +46,7 @@ class _FirstStatus:
 
     async def behind(self, error: grpc.aio.AioRpcError) -> grpc.aio.AioRpcError:
         """Return the status that the other side gave, if it comes to be known."""
-        if not _is_failed_write(error):
+        if not is_failed_write(error):
             return error
         with suppress(TimeoutError):
             await asyncio.wait_for(self._arrived.wait(), _PATIENCE)
@@ -57,15 +59,9 @@ class _FirstStatus:
             _known(call.trailing_metadata()),
             _known(call.details()),
         )
-        if self._told is None and not _is_failed_write(status):
+        if self._told is None and not is_failed_write(status):
             self._told = status
             self._arrived.set()
-
-
-def _is_failed_write(error: grpc.aio.AioRpcError) -> bool:
-    return (
-        error.code() is grpc.StatusCode.INTERNAL and error.details() == "Internal error from Core"
-    )
 
 
 def _known(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -8,18 +8,23 @@
     ├── FailedPreconditionError  FAILED_PRECONDITION: not in the state that the call needs
     ├── ExhaustedError           RESOURCE_EXHAUSTED: no room or a limit; `retry_after` says when
     ├── AbortedError             ABORTED: the lease expired, ended, or is of another generation
-    ├── UnavailableError         UNAVAILABLE: out of reach, or draining
+    ├── UnavailableError         UNAVAILABLE: out of reach, draining, or finding out what it holds
     ├── DeadlineError            DEADLINE_EXCEEDED: no answer in time; what became of it is unknown
     ├── UnimplementedError       UNIMPLEMENTED: the other side does not serve this call
-    └── DeniedError              UNAUTHENTICATED or PERMISSION_DENIED
+    └── DeniedError
+        ├── UnauthenticatedError   UNAUTHENTICATED: no certificate or token that is accepted
+        └── PermissionDeniedError  PERMISSION_DENIED: known, but not allowed to do this
 
 Every one carries `code`, `reason`, `message`, `retry_after` and `metadata`; the endpoint that was
-called is `metadata["endpoint"]`.
+called is `metadata["endpoint"]`. An UnavailableError with the reason TLS_HANDSHAKE says that the
+two sides could not agree on TLS; gRPC's own words are `metadata["details"]`.
 """
 
 import grpc
 
+from kvtier.wire.credentials import Credentials
 from kvtier.wire.errors import KvtierError, Reason, decode_details
+from kvtier.wire.handshakes import why_no_plaintext, why_no_tls
 
 __all__ = [
     "AbortedError",
@@ -30,11 +35,15 @@ __all__ = [
     "InvalidArgumentError",
     "KvtierError",
     "NotFoundError",
+    "PermissionDeniedError",
     "Reason",
+    "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",
     "client_closed",
-    "from_rpc",
+    "from_told",
+    "is_failed_write",
+    "told_by",
     "typed",
 ]
 
@@ -60,7 +69,7 @@ class AbortedError(KvtierError):
 
 
 class UnavailableError(KvtierError):
-    """The node is out of reach or draining."""
+    """The node is out of reach or draining, or a tier or a peer of it is not ready."""
 
 
 class DeadlineError(KvtierError):
@@ -75,6 +84,14 @@ class DeniedError(KvtierError):
     """The caller has no identity that the node accepts, or may not do this."""
 
 
+class UnauthenticatedError(DeniedError):
+    """The caller showed no certificate or token that the node accepts."""
+
+
+class PermissionDeniedError(DeniedError):
+    """The node knows the caller, who may not do this."""
+
+
 _BY_CODE: dict[grpc.StatusCode, type[KvtierError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
     grpc.StatusCode.NOT_FOUND: NotFoundError,
@@ -84,9 +101,12 @@ _BY_CODE: dict[grpc.StatusCode, type[KvtierError]] = {
     grpc.StatusCode.UNAVAILABLE: UnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineError,
     grpc.StatusCode.UNIMPLEMENTED: UnimplementedError,
-    grpc.StatusCode.UNAUTHENTICATED: DeniedError,
-    grpc.StatusCode.PERMISSION_DENIED: DeniedError,
+    grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDeniedError,
 }
+
+
+_IS_IT_THERE = "is a node serving there?"
 
 
 def typed(
@@ -111,37 +131,62 @@ def client_closed(endpoint: str) -> KvtierError:
     )
 
 
-def from_rpc(error: grpc.aio.AioRpcError, endpoint: str, timeout: float) -> KvtierError:
-    """Return the exception that says why a call to a node failed.
-
-    Args:
-        error: What gRPC raised.
-        endpoint: The address that was called.
-        timeout: The seconds that the call had.
-    """
-    told = decode_details(error.code(), error.details() or "", error.trailing_metadata())
-    return from_told(told, endpoint, timeout)
+def told_by(error: grpc.aio.AioRpcError) -> KvtierError:
+    """Return the error that a node told, or gRPC in its place."""
+    if is_failed_write(error):
+        # Nobody refused anything, as when the other side breaks a call off.
+        return KvtierError(grpc.StatusCode.CANCELLED, "", "")
+    return decode_details(error.code(), error.details() or "", error.trailing_metadata())
 
 
-def from_told(told: KvtierError, endpoint: str, timeout: float) -> KvtierError:
+def is_failed_write(error: grpc.aio.AioRpcError) -> bool:
+    """Return whether an error is only gRPC's word for a message that could not be sent."""
+    failed = error.code() is grpc.StatusCode.INTERNAL
+    return failed and error.details() == "Internal error from Core"
+
+
+def from_told(
+    told: KvtierError, endpoint: str, timeout: float, credentials: Credentials | None = None
+) -> KvtierError:
     """Return the exception of the tree for an error as it travelled.
 
     Args:
         told: The error.
         endpoint: The address that was called.
         timeout: The seconds that the call had.
+        credentials: What the caller showed.
     """
-    message = told.message
-    if not told.reason and told.code is grpc.StatusCode.UNAVAILABLE:
-        message = f"{endpoint} cannot be reached; is a node serving there? ({message})"
-    elif not told.reason and told.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+    code, reason, message = told.code, told.reason, told.message
+    metadata = {**told.metadata, "endpoint": endpoint}
+    if not reason and code is grpc.StatusCode.CANCELLED:
+        # Nobody here did. A server that is closing tells no more than this, nor a connection that
+        # broke.
+        code = grpc.StatusCode.UNAVAILABLE
+        message = f"{endpoint} broke the call off; what became of it is unknown"
+    elif not reason and code is grpc.StatusCode.UNAVAILABLE:
+        if credentials is not None and credentials.tls and (why := why_no_tls(message)):
+            metadata["details"] = message
+            reason, message = Reason.TLS_HANDSHAKE, f"{endpoint} {why}"
+        else:
+            why = why_no_plaintext(message) if credentials is None else ""
+            message = f"{endpoint} cannot be reached; {why or _IS_IT_THERE} ({message})"
+    elif not reason and code is grpc.StatusCode.DEADLINE_EXCEEDED:
         message = f"{endpoint} did not answer within {timeout:g} s"
-    elif not told.reason and told.code is grpc.StatusCode.UNIMPLEMENTED:
+    elif not reason and code is grpc.StatusCode.UNIMPLEMENTED:
         message = f"{endpoint} does not serve this call; is it a kvtier node? ({message})"
     return typed(
-        told.code,
-        told.reason,
-        message,
+        code,
+        reason,
+        message + _about_identity(told, credentials),
         retry_after=told.retry_after,
-        metadata={**told.metadata, "endpoint": endpoint},
+        metadata=metadata,
     )
+
+
+def _about_identity(told: KvtierError, credentials: Credentials | None) -> str:
+    """Return what to do about who the caller is, if that may be why a call failed."""
+    unknown = told.code is grpc.StatusCode.UNAUTHENTICATED
+    out_of_reach = told.code is grpc.StatusCode.UNAVAILABLE and not told.reason
+    if credentials is None or not (unknown or out_of_reach) or not credentials.problem:
+        return ""
+    return f"; {credentials.problem}"

@@ -1,13 +1,11 @@
 """Who holds which blocks, for the blocks of one namespace, group and scope."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
-from typing import Generic, TypeVar
 
 from kvtier.client.masks import MaskTable, Memo
+from kvtier.client.reach import Reach, Tally
 from kvtier.client.source import MAX_TIERS, Build, Holder
-
-T = TypeVar("T")
 
 # The bits of one build lie side by side in a field, so that a few shifts tell for all builds at
 # once whether any of their tiers has a block.
@@ -123,6 +121,13 @@ class Holdings:
         bits = sum(bit for holder, bit in self._bits.items() if holder.build is build)
         return [mask & bits != 0 for mask in self._table.get_many(hashes)]
 
+    def masks(self, hashes: Sequence[bytes], holders: Sequence[Holder | None]) -> list[int]:
+        """Return for each block which of these have it, bit i for the one at place i."""
+        bits = [(1 << i, self._bits.get(each, 0)) for i, each in enumerate(holders) if each]
+        masks = self._table.get_many(hashes)
+        told = {mask: sum(place for place, bit in bits if mask & bit) for mask in set(masks)}
+        return list(map(told.__getitem__, masks))
+
     def prefixes(
         self, hashes: Sequence[bytes], builds: Collection[Build]
     ) -> tuple[dict[Holder, int], dict[Build, int]]:
@@ -134,12 +139,47 @@ class Holdings:
             hashes: The chain, parent first.
             builds: Whom to ask about.
         """
-        owners = {bit: holder for holder, bit in self._bits.items() if holder.build in builds}
-        fields = {
+        return self._walk(hashes, builds, self._owners(builds), None)
+
+    def best_copies(
+        self,
+        hashes: Sequence[bytes],
+        builds: Collection[Build],
+        classes: Sequence[Collection[Holder]],
+    ) -> tuple[dict[Holder, int], dict[Build, int], dict[Build, list[int]]]:
+        """Return what `prefixes` does, and where the best copies of each build's prefix are.
+
+        Args:
+            hashes: The chain, parent first.
+            builds: Whom to ask about.
+            classes: Holders of these builds, the best ones first. Others count in no class.
+
+        Returns:
+            The blocks that each holder and each build has, without a hole; and of each build's
+            number of blocks, how many have their best copy in each class.
+        """
+        fields = self._owners(builds)
+        bits = [sum(self._bits.get(holder, 0) for holder in each) for each in classes]
+        tally = Tally(bits, fields, self._shifts)
+        tiers, nodes = self._walk(hashes, builds, fields, tally)
+        return tiers, nodes, tally.end(len(hashes))
+
+    def _owners(self, builds: Collection[Build]) -> dict[int, Build]:
+        """Return whose each field is, by its lowest bit."""
+        return {
             1 << field * _FIELD: build for build, field in self._fields.items() if build in builds
         }
+
+    def _walk(
+        self,
+        hashes: Sequence[bytes],
+        builds: Collection[Build],
+        fields: dict[int, Build],
+        tally: Tally[Build] | None,
+    ) -> tuple[dict[Holder, int], dict[Build, int]]:
+        owners = {bit: holder for holder, bit in self._bits.items() if holder.build in builds}
         wanted = sum(owners)
-        tiers, nodes = _Reach(wanted, owners), _Reach(sum(fields), fields)
+        tiers, nodes = Reach(wanted, owners), Reach(sum(fields), fields)
         last = 0
         for first in range(0, len(hashes), _STRIDE):
             masks = self._table.get_many(hashes[first : first + _STRIDE])
@@ -156,6 +196,8 @@ class Holdings:
                     here |= here >> shift
                 if nodes.alive & here != nodes.alive:
                     nodes.narrow(here, length)
+                if tally is not None:
+                    tally.turn(mask, nodes.alive, length)
             if not nodes.alive:
                 break
         return tiers.end(len(hashes)), nodes.end(len(hashes))
@@ -216,36 +258,3 @@ class Holdings:
 
 def _count(masks: Iterable[int], bit: int) -> int:
     return sum(1 for mask in masks if mask & bit)
-
-
-class _Reach(Generic[T]):
-    """How far along a chain each owner of a bit gets before its first hole.
-
-    Args:
-        bits: The bits of all owners.
-        owners: Who owns each bit.
-
-    Attributes:
-        alive: The bits of those who had every block so far.
-    """
-
-    __slots__ = ("_lengths", "_owners", "alive")
-
-    def __init__(self, bits: int, owners: Mapping[int, T]) -> None:
-        self.alive = bits
-        self._owners = owners
-        self._lengths: dict[T, int] = {}
-
-    def narrow(self, mask: int, length: int) -> None:
-        """Go on to a block, with the bits of those who have it and its place in the chain."""
-        lost = self.alive & ~mask
-        self.alive &= mask
-        while lost:
-            bit = lost & -lost
-            lost ^= bit
-            self._lengths[self._owners[bit]] = length
-
-    def end(self, length: int) -> dict[T, int]:
-        """Return the reach of each owner, in a chain of this length."""
-        self.narrow(0, length)
-        return self._lengths

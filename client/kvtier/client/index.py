@@ -1,11 +1,13 @@
 """Where the blocks of one or many nodes are, from their events."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kvtier.client.source import Build, Holder, Quality, Source, Space
+from kvtier.client.answers import BestCopies, BlockKey, PrefixLengths, TierOf, prefix_lengths
+from kvtier.client.source import Build, Holder, Quality, Source, Space, TierInfo, is_removal
 from kvtier.client.spaces import Spaces
-from kvtier.v1.block_pb2 import Position
+from kvtier.v1.block_pb2 import Medium, Position
 from kvtier.v1.event_service_pb2 import (
     BlockRemoved,
     BlockStored,
@@ -21,15 +23,6 @@ from kvtier.wire.namespaces import MAX_SCOPE_BYTES, fingerprint, problem
 _NO_LIMIT = 1 << 63
 
 
-class BlockKey(NamedTuple):
-    """What names a block: the namespace's fingerprint, the group, the scope and the hash."""
-
-    namespace: bytes
-    group: int
-    scope: bytes
-    block_hash: bytes
-
-
 class _Read(NamedTuple):
     """What an event of blocks is about."""
 
@@ -38,32 +31,15 @@ class _Read(NamedTuple):
     hashes: Sequence[bytes]
 
 
-class TierOf(NamedTuple):
-    """A tier of a node, by their names."""
-
-    node: str
-    tier: str
-
-
-class PrefixLengths(NamedTuple):
-    """How long a prefix of a chain is held, in blocks, up to the first hole.
-
-    Attributes:
-        tiers: By node and tier.
-        nodes: By node, over the union of its tiers. Nothing is stitched together over nodes.
-    """
-
-    tiers: dict[TierOf, int]
-    nodes: dict[str, int]
-
-
 class BlockIndex:
     """A view of what nodes hold, folded from the messages of their event streams.
 
     A snapshot is built aside and takes the place of the old view at `synced`. A block is kept
     whether or not its parent is known. What makes no sense is counted and passed over, and the
     node's answers are STALE until its next snapshot. When a tier falls SILENT, what it held
-    is forgotten.
+    is forgotten. A tier that is RECOVERING may have more than it has told: what is known of it
+    is there, and its answers are STALE, though those of its node are not. A node whose source is
+    REMOVED is forgotten, and heard of again from its next reset on.
 
     Whatever drops a whole tier or node - a clear, a new snapshot, `forget` - is done at once, at
     no cost for each block; the room comes back over the next messages, of any node.
@@ -76,6 +52,7 @@ class BlockIndex:
         self.bad_events = 0
         self._sources: dict[str, Source] = {}
         self._forgotten: set[str] = set()
+        self._removed: set[str] = set()
         self._namespaces: dict[bytes, Namespace] = {}
         self._spaces = Spaces()
 
@@ -84,10 +61,12 @@ class BlockIndex:
         if not message.node_id or message.node_id in self._forgotten:
             return
         self._spaces.sweep()
+        kind = message.WhichOneof("kind")
+        if not self._is_there(message, kind):
+            return
         source = self._sources.get(message.node_id)
         if source is None:
             source = self._sources[message.node_id] = Source.of(message.node_id)
-        kind = message.WhichOneof("kind")
         if kind == "state":
             source.note(message.state)
             if message.state.tier_state == TierState.TIER_STATE_SILENT:
@@ -105,6 +84,11 @@ class BlockIndex:
         """Return the names of a node's tiers, in the order in which they were heard of."""
         source = self._sources.get(node)
         return list(dict.fromkeys((*source.tier_states, *source.view.holders))) if source else []
+
+    def tier_info(self, node: str, tier: str) -> TierInfo:
+        """Return what a node's tier is made of, as far as the node told."""
+        source = self._sources.get(node)
+        return source.tier_info(tier) if source is not None else TierInfo()
 
     def namespaces(self) -> dict[bytes, Namespace]:
         """Return the namespaces that were described, by fingerprint."""
@@ -124,10 +108,24 @@ class BlockIndex:
             return Quality.UNKNOWN
         return source.tier_quality(tier) if tier else source.quality
 
+    def recovering(self, node: str) -> list[str]:
+        """Return the tiers of a node that are still finding out what they hold."""
+        source = self._sources.get(node)
+        return source.recovering if source is not None else []
+
     def count(self, node: str, tier: str) -> int:
         """Return the number of blocks in a tier."""
         holder = self._visible(node, tier)
         return self._spaces.count(holder) if holder is not None else 0
+
+    def counts(self, node: str) -> dict[tuple[str, bytes], int]:
+        """Return the number of blocks of a node by tier and namespace's fingerprint."""
+        source = self._sources.get(node)
+        counts: Counter[tuple[str, bytes]] = Counter()
+        for tier, holder in source.view.holders.items() if source is not None else ():
+            for space, count in self._spaces.counts(holder):
+                counts[tier, space[0]] += count
+        return counts
 
     def blocks(self, node: str, tier: str) -> set[BlockKey]:
         """Return all blocks in a tier; it takes time in proportion to the whole index."""
@@ -175,6 +173,28 @@ class BlockIndex:
             return [False] * len(hashes)
         return space.held(source.view, hashes)
 
+    def masks(
+        self,
+        namespace: bytes,
+        group: int,
+        scope: bytes,
+        hashes: Sequence[bytes],
+        tiers: Sequence[TierOf],
+    ) -> list[int]:
+        """Return for each block which of some tiers hold it, bit i for the tier at place i.
+
+        Args:
+            namespace: The fingerprint.
+            group: The KV-cache group.
+            scope: The scope.
+            hashes: The blocks.
+            tiers: Whom to ask about; any number.
+        """
+        space = self._spaces.get((namespace, group, scope))
+        if space is None:
+            return [0] * len(hashes)
+        return space.masks(hashes, [self._visible(*tier) for tier in tiers])
+
     def prefix(
         self,
         namespace: bytes,
@@ -193,18 +213,43 @@ class BlockIndex:
             hashes: The chain, parent first.
             nodes: Whom to ask about, such as all that are EXACT; None means every node.
         """
-        asked = self._sources if nodes is None else [n for n in nodes if n in self._sources]
-        views = {self._sources[node].view: node for node in asked}
-        lengths = PrefixLengths(
-            {TierOf(node, tier): 0 for view, node in views.items() for tier in view.holders},
-            dict.fromkeys(asked, 0),
-        )
+        views = self._views(nodes)
         space = self._spaces.get((namespace, group, scope))
-        if space is not None:
-            tiers, builds = space.prefixes(hashes, views)
-            lengths.tiers.update({TierOf(h.build.node, h.tier): n for h, n in tiers.items()})
-            lengths.nodes.update({views[build]: n for build, n in builds.items()})
-        return lengths
+        if space is None:
+            return prefix_lengths(views, {}, {})
+        return prefix_lengths(views, *space.prefixes(hashes, views))
+
+    def best_copies(
+        self,
+        namespace: bytes,
+        group: int,
+        scope: bytes,
+        hashes: Sequence[bytes],
+        media: Sequence[Medium.ValueType],
+        *,
+        nodes: Iterable[str] | None = None,
+    ) -> BestCopies:
+        """Return how long a prefix of a chain each node holds, and how good its copies are.
+
+        It walks the table once, as `prefix` does.
+
+        Args:
+            namespace: The fingerprint.
+            group: The KV-cache group.
+            scope: The scope.
+            hashes: The chain, parent first.
+            media: The media that count, the best one first.
+            nodes: Whom to ask about, such as all that are EXACT; None means every node.
+        """
+        views = self._views(nodes)
+        none = {node: dict.fromkeys(media, 0) for node in views.values()}
+        space = self._spaces.get((namespace, group, scope))
+        if space is None:
+            return BestCopies(prefix_lengths(views, {}, {}), none)
+        classes = [self._holders_on(medium, views) for medium in media]
+        tiers, builds, counts = space.best_copies(hashes, views, classes)
+        found = {views[build]: dict(zip(media, n, strict=True)) for build, n in counts.items()}
+        return BestCopies(prefix_lengths(views, tiers, builds), none | found)
 
     def forget(self, node: str) -> None:
         """Drop everything of a node for good: messages of it that are still under way are ignored.
@@ -212,14 +257,42 @@ class BlockIndex:
         It takes `welcome` to hear of it again.
         """
         self._forgotten.add(node)
+        self._drop(node)
+
+    def welcome(self, node: str) -> None:
+        """Listen to a node that was forgotten, from the next reset of its stream on."""
+        self._forgotten.discard(node)
+
+    def _is_there(self, message: WatchEventsResponse, kind: str | None) -> bool:
+        """Tell whether a message counts, and drop a node that it says was removed."""
+        node = message.node_id
+        if kind == "reset":
+            self._removed.discard(node)
+        elif kind == "state" and is_removal(message.state):
+            self._removed.add(node)
+            self._drop(node)
+        return node not in self._removed
+
+    def _drop(self, node: str) -> None:
         source = self._sources.pop(node, None)
         if source is not None:
             for build in source.builds():
                 self._spaces.drop_build(build)
 
-    def welcome(self, node: str) -> None:
-        """Listen to a node that was forgotten, from the next reset of its stream on."""
-        self._forgotten.discard(node)
+    def _views(self, nodes: Iterable[str] | None) -> dict[Build, str]:
+        """Return what queries see of nodes that were heard of."""
+        asked = self._sources if nodes is None else [n for n in nodes if n in self._sources]
+        return {self._sources[node].view: node for node in asked}
+
+    def _holders_on(self, medium: Medium.ValueType, views: Iterable[Build]) -> list[Holder]:
+        """Return the tiers of a medium of which something is known."""
+        return [
+            holder
+            for source in (self._sources[view.node] for view in views)
+            for tier, holder in source.view.holders.items()
+            if source.tier_info(tier).medium == medium
+            and source.tier_quality(tier) is not Quality.UNKNOWN
+        ]
 
     def _visible(self, node: str, tier: str) -> Holder | None:
         source = self._sources.get(node)
@@ -285,7 +358,7 @@ class BlockIndex:
 
     def _clear(self, source: Source, event: TierCleared) -> None:
         try:
-            holder = source.holder(event.tier)
+            holder = source.holder(event.tier, event.medium)
         except ValueError:
             self._pass_over(source)
             return
@@ -304,7 +377,7 @@ class BlockIndex:
     def _read(self, source: Source, event: BlockStored | BlockRemoved) -> _Read | None:
         """Return what an event of blocks is about, or None when it makes no sense."""
         try:
-            holder, hashes = source.holder(event.tier), self._hashes(event)
+            holder, hashes = source.holder(event.tier, event.medium), self._hashes(event)
         except ValueError:
             self._pass_over(source)
             return None

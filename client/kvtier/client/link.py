@@ -1,5 +1,6 @@
 """The connections to one node: one for control, one for bulk."""
 
+import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -7,20 +8,28 @@ import grpc
 import grpc.aio
 
 from kvtier.client.channel import open_channel
+from kvtier.v1.event_service_pb2 import WatchEventsRequest
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
 from kvtier.v1.lease_stream_pb2 import LeaseBlocksResponse
+from kvtier.v1.node_service_pb2_grpc import NodeServiceStub
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, WriteBlocksResponse
 from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
+from kvtier.wire.identity import Identity
 
 if TYPE_CHECKING:
+    from kvtier.v1.event_service_pb2 import WatchEventsResponse
     from kvtier.v1.event_service_pb2_grpc import EventServiceAsyncStub
+    from kvtier.v1.node_service_pb2_grpc import NodeServiceAsyncStub
     from kvtier.v1.tier_service_pb2_grpc import TierServiceAsyncStub
     from kvtier.v1.transfer_service_pb2 import MapTierRequest, MapTierResponse
+
+    _EventCall = grpc.aio.UnaryStreamCall[WatchEventsRequest, WatchEventsResponse]
 
 _LEASES = "/kvtier.v1.TransferService/LeaseBlocks"
 _WRITE = "/kvtier.v1.TransferService/WriteBlocks"
 _READ = "/kvtier.v1.TransferService/ReadBlocks"
+_HEALTH = "/grpc.health.v1.Health/Check"
 
 
 class Bulk(NamedTuple):
@@ -45,16 +54,34 @@ class Link:
 
     Args:
         endpoint: The node's address.
+        identity: TLS and who the caller is; None for plaintext and nobody.
+
+    Attributes:
+        identity: As given.
     """
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, identity: Identity | None = None) -> None:
+        self.identity = identity
         self._endpoint = endpoint
         self._channels: list[grpc.aio.Channel] = []
+        self._streams = 0
+        self._no_stream = asyncio.Event()
+        self._no_stream.set()
 
     @cached_property
     def control(self) -> "tuple[TierServiceAsyncStub, EventServiceAsyncStub]":
         """The stubs of TierService and EventService."""
         return TierServiceStub(self._control), EventServiceStub(self._control)
+
+    @cached_property
+    def operating(self) -> "NodeServiceAsyncStub":
+        """The stub of NodeService."""
+        return NodeServiceStub(self._control)
+
+    @cached_property
+    def health(self) -> "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]":
+        """Check of grpc.health.v1, encoded: its messages would be a dependency for two fields."""
+        return self._control.unary_unary(_HEALTH)
 
     @cached_property
     def leases(self) -> "grpc.aio.StreamStreamMultiCallable[bytes, LeaseBlocksResponse]":
@@ -77,6 +104,18 @@ class Link:
             TransferServiceStub(channel).MapTier,
         )
 
+    def watch(self, request: WatchEventsRequest) -> "_EventCall":
+        """Follow the node's events; see `unwatched`."""
+        call = self.control[1].WatchEvents(request)
+        self._streams += 1
+        self._no_stream.clear()
+        call.add_done_callback(self._stream_ended)
+        return call
+
+    async def unwatched(self) -> None:
+        """Wait until no stream of events is open."""
+        await self._no_stream.wait()
+
     @property
     def connected(self) -> bool:
         """Whether one of the connections stands, as far as this side can tell."""
@@ -93,7 +132,12 @@ class Link:
         for channel in self._channels:
             await channel.close(grace)
 
+    def _stream_ended(self, _: object) -> None:
+        self._streams -= 1
+        if not self._streams:
+            self._no_stream.set()
+
     def _open(self) -> grpc.aio.Channel:
-        channel = open_channel(self._endpoint)
+        channel = open_channel(self._endpoint, self.identity)
         self._channels.append(channel)
         return channel

@@ -2,9 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
+from kvtier.client.errors import client_closed
+
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -53,3 +57,49 @@ class LoopThread:
             return future.result()
         finally:
             future.cancel()
+
+
+class OnLoop(Generic[S]):
+    """Something that lives on the loop in the background, for callers that block.
+
+    Args:
+        loop: The loop, held for it.
+        subject: What lives there.
+        endpoint: The address that it is of, for messages.
+        end: Ends it.
+    """
+
+    def __init__(
+        self,
+        loop: LoopThread,
+        subject: S,
+        endpoint: str,
+        end: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._loop: LoopThread | None = loop
+        self._subject = subject
+        self._address = endpoint
+        self._end = end
+
+    def close(self) -> None:
+        """End it, and give the background loop back. Twice is harmless."""
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.run(self._end())
+            loop.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, call: Callable[[S], Coroutine[Any, Any, T]]) -> T:
+        if self._loop is None:
+            raise client_closed(self._address)
+        return self._loop.run(call(self._subject))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from kvtier.client.arguments import check_seconds
 from kvtier.client.blocks import BlockCalls
 from kvtier.client.closing import Closing
 from kvtier.client.connection import Connection
@@ -15,6 +16,7 @@ from kvtier.client.transfer import TransferCalls
 from kvtier.v1.block_pb2 import Medium
 from kvtier.v1.event_service_pb2 import EventView, NodePosition
 from kvtier.v1.namespace_pb2 import Namespace
+from kvtier.v1.node_service_pb2 import DrainRequest, DrainResponse
 from kvtier.v1.removal_pb2 import DeleteNamespaceResponse
 from kvtier.v1.tier_pb2 import Node, Tier
 from kvtier.v1.tier_service_pb2 import (
@@ -22,6 +24,12 @@ from kvtier.v1.tier_service_pb2 import (
     ListNamespacesRequest,
     ListTiersRequest,
 )
+from kvtier.wire.credentials import Credentials
+
+# HealthCheckResponse with status SERVING, encoded.
+_SERVING = b"\x08\x01"
+# A node's drain_timeout is an hour at most; deletions and the last events take some seconds more.
+LONGEST_DRAIN = 3660.0
 
 
 class NodeClient(BlockCalls, LeaseCalls, TransferCalls, Closing):
@@ -36,10 +44,14 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls, Closing):
         owner: Who holds the leases that this client takes, 1 to 256 bytes of printable text; by
             default the host, the process and a random number.
         timeout: Seconds that a call may take, and that a transfer may stand still.
+        credentials: TLS and who the caller is; None for plaintext and nobody. When its files
+            change, the next calls go over new connections, within a second, and those under way
+            end where they are.
         random_bytes: Where lease ids come from.
 
     Raises:
         InvalidArgumentError: When the endpoint or the timeout cannot be one.
+        CredentialsError: When a token would go in plaintext to another host.
     """
 
     def __init__(
@@ -48,10 +60,17 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls, Closing):
         *,
         owner: str | None = None,
         timeout: float = 5.0,
+        credentials: Credentials | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         super().__init__(
-            Connection(endpoint, owner=owner, timeout=timeout, random_bytes=random_bytes)
+            Connection(
+                endpoint,
+                owner=owner,
+                timeout=timeout,
+                credentials=credentials,
+                random_bytes=random_bytes,
+            )
         )
 
     @property
@@ -63,6 +82,11 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls, Closing):
     def owner(self) -> str:
         """Who holds the leases that this client takes."""
         return self._connection.owner
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """TLS and who the caller is."""
+        return self._connection.credentials
 
     async def close(self) -> None:
         """Close the connections; calls under way are cancelled. Closing twice is harmless."""
@@ -96,6 +120,13 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls, Closing):
             shm_dir=shm_dir,
             threads=threads,
         )
+
+    async def is_ready(self) -> bool:
+        """Tell whether the node, or the proxy, says that it is ready, by grpc.health.v1.
+
+        It is not while it starts, while a tier recovers, and once it drains.
+        """
+        return await self._connection.call(self._connection.link.health, b"") == _SERVING
 
     async def get_node(self) -> Node:
         """Describe the node: identity, limits and the position of its log."""
@@ -137,6 +168,22 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls, Closing):
         )
         return list(answer.namespaces)
 
+    async def drain(self, *, deadline: float = LONGEST_DRAIN) -> DrainResponse:
+        """Take the node out of service, and return what was left when its drain ended.
+
+        It takes no stores, loads and pins any more, lets leases and transfers end for its
+        `drain_timeout` at most, and sends its followers off. Its process stays until it is stopped,
+        and answers what only reads. Draining again joins the drain under way, which goes on when
+        this call ends before it.
+
+        Args:
+            deadline: Seconds that the call may take; by default more than any drain takes.
+        """
+        check_seconds("deadline", deadline)
+        return await self._connection.call(
+            self._connection.operating.Drain, DrainRequest(), deadline=deadline
+        )
+
     def watch_events(
         self,
         *,
@@ -160,7 +207,7 @@ class NodeClient(BlockCalls, LeaseCalls, TransferCalls, Closing):
         )
         link = self._connection.link
         return EventStream(
-            link.control[1].WatchEvents(request),
+            link.watch(request),
             self._connection.failure,
             partial(self._connection.leave, link),
         )

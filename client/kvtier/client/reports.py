@@ -23,7 +23,8 @@ class StoreReport:
             to a later offer, and so on.
         evicted: The blocks that made room, in order.
         results: One a block: WRITE_RESULT_STORED where this call made it readable,
-            WRITE_RESULT_UNSPECIFIED where it was not written.
+            WRITE_RESULT_UNSPECIFIED where it was not wanted, else why it is not there, such as
+            WRITE_RESULT_FAILED when the tier could not keep it.
         path: How the bytes went.
     """
 
@@ -39,9 +40,9 @@ class LoadReport:
 
     Attributes:
         payloads: One a block, in the request's order: its bytes, or None where there are none.
-        results: Why a block has no bytes: READ_RESULT_MISS, or READ_RESULT_CORRUPT when its bytes
-            did not match their checksum, on the node or on the way; READ_RESULT_UNSPECIFIED where
-            it has.
+        results: Why a block has no bytes: READ_RESULT_MISS; READ_RESULT_CORRUPT when its bytes did
+            not match their checksum, on the node or on the way; READ_RESULT_FAILED when it could
+            not be read now, though the tier has it. READ_RESULT_UNSPECIFIED where it has.
     """
 
     payloads: tuple[bytes | None, ...]

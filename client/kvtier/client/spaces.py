@@ -28,7 +28,11 @@ class Spaces:
 
     def count(self, holder: Holder) -> int:
         """Return the number of blocks of a holder."""
-        return sum(self._tables[space].count(holder) for space in holder.spaces)
+        return sum(count for _, count in self.counts(holder))
+
+    def counts(self, holder: Holder) -> list[tuple[Space, int]]:
+        """Return the number of blocks of a holder in each of its spaces."""
+        return [(space, self._tables[space].count(holder)) for space in holder.spaces]
 
     def add(self, holder: Holder, space: Space, hashes: Sequence[bytes]) -> None:
         """Note that a holder has these blocks; hashes are distinct."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Self
 
 import grpc
@@ -55,8 +55,10 @@ class Watch(Closing):
     node once it is known, and carry its last position.
 
     The watch ends when it is closed. It raises a `KvtierError`, and is closed, when trying again
-    cannot help: a malformed request, an unknown tier, no access. Use it as an asynchronous context
-    manager, or call `close()`. One task reads it; a read that is cancelled loses nothing.
+    cannot help: a malformed request, an unknown tier, no access. Where a certificate or token comes
+    from files, which may be renewed, the source is DOWN while it is not accepted, and tried again.
+    Use it as an asynchronous context manager, or call `close()`. One task reads it; a read that is
+    cancelled loses nothing.
 
     Args:
         client: The node's client; it stays open when the watch is closed.
@@ -115,6 +117,8 @@ class Watch(Closing):
         self._at_least = 0.0
         self._opened = 0.0
         self._rests = False
+        # The stream named its nodes: it is a proxy's.
+        self._listed = False
         self._error: Exception | None = None
         self._closed = False
 
@@ -223,14 +227,21 @@ class Watch(Closing):
         except SilentError as error:
             self._broke(str(error), suspect=error.heard)
         except KvtierError as error:
-            if error.code in _FINAL:
+            if error.code in _FINAL and not self._may_be_renewed(error):
                 raise
             self._at_least = error.retry_after or 0.0
             self._broke(str(error))
         finally:
             listener.close()
 
+    def _may_be_renewed(self, error: KvtierError) -> bool:
+        """Tell whether who the caller is may be in order when the stream is opened anew."""
+        credentials = self._client.credentials
+        unknown = error.code is grpc.StatusCode.UNAUTHENTICATED
+        return unknown and credentials is not None and credentials.renewable
+
     def _open(self) -> EventStream:
+        self._listed = False
         for cursor in self._cursors.values():
             cursor.reopen()
         return self._client.watch_events(
@@ -248,6 +259,12 @@ class Watch(Closing):
     def _take(self, message: WatchEventsResponse) -> str | None:
         """Queue a message for the caller, or return why it may not come now."""
         kind = message.WhichOneof("kind") or ""
+        if kind == "sources":
+            self._listed = True
+            self._leave_out(self._cursors.keys() - set(message.sources.node_ids))
+            self._ready.append((message, None))
+            self._arrived.set()
+            return None
         cursor = self._cursors.setdefault(message.node_id, Cursor())
         problem = cursor.accept(message, kind)
         if problem is not None:
@@ -268,7 +285,11 @@ class Watch(Closing):
     def _leave_out_who_is_gone(self) -> None:
         """Forget a node that said nothing on a stream on which another one spoke in its place."""
         heard = {node_id for node_id, cursor in self._cursors.items() if cursor.heard}
-        for node_id in self._cursors.keys() - heard if heard else ():
+        if heard and not self._listed:
+            self._leave_out(self._cursors.keys() - heard)
+
+    def _leave_out(self, gone: Collection[str]) -> None:
+        for node_id in gone:
             del self._cursors[node_id]
             self._states.pop(node_id, None)
             self._delivered.pop(node_id, None)

@@ -5,7 +5,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kvtier.client.errors import FailedPreconditionError, Reason, UnimplementedError
+from kvtier.client.errors import (
+    DeniedError,
+    FailedPreconditionError,
+    Reason,
+    UnimplementedError,
+)
 from kvtier.client.leases import LeaseCalls
 from kvtier.client.mapped.copies import Workers
 from kvtier.client.mapped.file import NotMappableError, open_shared
@@ -87,6 +92,7 @@ class Choice:
             if not told.HasField("shared_file"):
                 return None
             file = open_shared(told.shared_file, self._shm_dir)
-        except (FailedPreconditionError, UnimplementedError, NotMappableError):
+        except (DeniedError, FailedPreconditionError, UnimplementedError, NotMappableError):
+            # Who may use some namespaces only may not map what holds all of them.
             return None
         return MappedTier(self._client, self._tier, told, file, self._workers, leases=self._leases)

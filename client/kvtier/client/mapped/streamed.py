@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from kvtier.client.chunks import framing_error
 from kvtier.client.connection import Connection, Request, Response
-from kvtier.client.errors import KvtierError, from_told
+from kvtier.client.errors import KvtierError
 from kvtier.client.leases import LeaseCalls
 from kvtier.client.mapped.call_stream import KINDS, CallStream
 from kvtier.v1.lease_stream_pb2 import LeaseAnswer
@@ -63,7 +63,8 @@ class StreamedLeases(LeaseCalls):
             async with asyncio.timeout(timeout):
                 answer = await stream.ask(request)
         except TimeoutError:
-            raise self._failure(KvtierError(grpc.StatusCode.DEADLINE_EXCEEDED, "", "")) from None
+            ended = KvtierError(grpc.StatusCode.DEADLINE_EXCEEDED, "", "")
+            raise self._connection.told(ended) from None
         self._alone = self._alone or stream.unknown
         return answer
 
@@ -81,10 +82,7 @@ class StreamedLeases(LeaseCalls):
     def _outcome(self, answer: LeaseAnswer, request: Message) -> Message:
         kind, wanted = answer.WhichOneof("outcome"), KINDS[request.DESCRIPTOR.full_name].name
         if kind == "error":
-            raise self._failure(decode_status(answer.error))
+            raise self._connection.told(decode_status(answer.error))
         if kind != wanted:
             raise framing_error(f"an answer of {kind} to a call of {wanted}")
         return cast("Message", getattr(answer, wanted))
-
-    def _failure(self, told: KvtierError) -> KvtierError:
-        return from_told(told, self._connection.endpoint, self._connection.timeout)

@@ -1,0 +1,1 @@
+"""Storing on the primary, and from there on the secondaries."""

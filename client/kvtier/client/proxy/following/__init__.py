@@ -1,0 +1,1 @@
+"""Following the endpoints of a proxy, and merging what they say."""

@@ -1,0 +1,1 @@
+"""Loading from the primary what it has, or a secondary."""
