@@ -5,14 +5,14 @@ from collections import Counter
 
 from kvtier.cli.exit import CommandError
 from kvtier.v1.block_pb2 import Position
-from kvtier.v1.event_service_pb2 import SourceState, WatchEventsResponse
+from kvtier.v1.event_service_pb2 import SourceState, TierState, WatchEventsResponse
 
 _PATIENCE = 30.0
 _LOST = {SourceState.SOURCE_STATE_SUSPECT, SourceState.SOURCE_STATE_DOWN}
 
 
 class Arrival:
-    """Follows the positions that messages account for.
+    """Follows the positions that messages account for, and what sources say of their tiers.
 
     Attributes:
         resets: Times that each source began anew.
@@ -21,6 +21,7 @@ class Arrival:
     def __init__(self) -> None:
         self.resets: Counter[str] = Counter()
         self._positions: dict[str, Position] = {}
+        self._tier_states: dict[tuple[str, str], TierState.ValueType] = {}
         self._complaint = ""
         self._moved = asyncio.Event()
         self._failure: Exception | None = None
@@ -37,6 +38,8 @@ class Arrival:
         elif kind == "state" and not message.state.tier:
             lost = message.state.source in _LOST
             self._complaint = message.state.reason if lost else self._complaint
+        elif kind == "state":
+            self._tier_states[node_id, message.state.tier] = message.state.tier_state
         self._moved.set()
 
     def fail(self, error: Exception) -> None:
@@ -51,6 +54,10 @@ class Arrival:
     def position(self, node_id: str) -> Position | None:
         """Return where a source is; None while its view is not complete."""
         return self._positions.get(node_id)
+
+    def is_silent(self, node_id: str, tier: str) -> bool:
+        """Return whether a source said that it keeps no events of a tier."""
+        return self._tier_states.get((node_id, tier)) == TierState.TIER_STATE_SILENT
 
     async def reach(self, node_id: str, head: Position | None = None) -> None:
         """Wait until a source is in sync and has come to a position, or has begun anew.

@@ -1,4 +1,4 @@
-"""Asking before something is removed."""
+"""Asking before something is taken away."""
 
 import sys
 
@@ -7,7 +7,7 @@ import click
 from kvtier.cli.exit import CommandError, ExitCode
 
 
-def confirm(question: str, *, agreed: bool) -> None:
+def confirm(question: str, *, agreed: bool, what: str = "removes blocks") -> None:
     """Ask at the terminal unless the caller agreed beforehand with --yes.
 
     Raises:
@@ -17,6 +17,6 @@ def confirm(question: str, *, agreed: bool) -> None:
     if agreed:
         return
     if not sys.stdin.isatty():
-        what = "this removes blocks, and there is no terminal to ask at"
-        raise CommandError("kvtier", what, "agree with --yes", code=ExitCode.USAGE)
+        why = f"this {what}, and there is no terminal to ask at"
+        raise CommandError("kvtier", why, "agree with --yes", code=ExitCode.USAGE)
     click.confirm(question, abort=True, err=True)

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from kvtier.cli.exit import CommandError, ExitCode, report, told_by
 from kvtier.cli.options import Settings
-from kvtier.client import NodeClient
+from kvtier.client import CredentialsError, NodeClient
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.wire.namespaces import fingerprint
 
@@ -37,8 +37,13 @@ class NamedNamespace(NamedTuple):
 @asynccontextmanager
 async def connected(endpoint: str, settings: Settings) -> AsyncIterator[NodeClient]:
     """Give a client of a node; errors of its calls become command errors that name it."""
-    with told_by(endpoint):
-        async with NodeClient(endpoint, timeout=settings.timeout) as client:
+    credentials = settings.credentials
+    with told_by(endpoint, verbose=settings.verbose):
+        try:
+            client = NodeClient(endpoint, timeout=settings.timeout, credentials=credentials)
+        except CredentialsError as error:
+            raise CommandError("kvtier", str(error), code=ExitCode.USAGE) from None
+        async with client:
             yield client
 
 

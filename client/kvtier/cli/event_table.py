@@ -3,6 +3,7 @@
 from kvtier.cli.events import BLOCK_EVENTS
 from kvtier.cli.output import Column, Record
 from kvtier.cli.output.messages import word
+from kvtier.cli.tiers import state_text
 
 
 def _event(record: Record) -> str:
@@ -32,7 +33,7 @@ def _about(record: Record) -> str:
         case "namespace":
             words.append(record["namespace"]["name"])
         case "state" if record["tier"]:
-            words += [word(record["tier_state"], "TIER_STATE_"), record["reason"]]
+            words.append(state_text(record["tier_state"], record["reason"]))
         case "state":
             words += [word(record["source"], "SOURCE_STATE_"), record["reason"]]
         case "removed":

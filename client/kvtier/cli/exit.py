@@ -7,7 +7,7 @@
 | 2 | used wrongly: a flag, an argument, or a value that a node refused as malformed |
 | 3 | not found: a namespace, tier or block |
 | 4 | out of reach, or no answer within the deadline |
-| 5 | not allowed |
+| 5 | not allowed, or TLS could not be agreed on |
 | 6 | a difference was found |
 | 130 | interrupted (Ctrl-C) |
 | 141 | the reader of stdout had enough (`kvtier get blocks | head`); nothing is said |
@@ -22,6 +22,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import click
+
+from kvtier.wire.handshakes import why_no_plaintext
 
 if TYPE_CHECKING:
     from kvtier.wire.errors import KvtierError
@@ -51,6 +53,7 @@ class CommandError(Exception):
 
     Attributes:
         code: The exit code.
+        details: Further facts, which stand behind the rest.
     """
 
     def __init__(
@@ -61,14 +64,17 @@ class CommandError(Exception):
         *,
         reason: str = "",
         code: ExitCode = ExitCode.FAILED,
+        details: str = "",
     ) -> None:
         super().__init__(what)
         self.who, self.what, self.todo, self.reason, self.code = who, what, todo, reason, code
+        self.details = details
 
     def __str__(self) -> str:
         reason = f" ({self.reason})" if self.reason else ""
         todo = f"; {self.todo}" if self.todo else ""
-        return " ".join(f"{self.who}: {self.what}{reason}{todo}".split())
+        details = f" [{self.details}]" if self.details else ""
+        return " ".join(f"{self.who}: {self.what}{reason}{todo}{details}".split())
 
 
 _CODES = {
@@ -79,31 +85,59 @@ _CODES = {
     "UNAUTHENTICATED": ExitCode.DENIED,
     "PERMISSION_DENIED": ExitCode.DENIED,
 }
+# The node answers well; it is one of its tiers that does not.
+_BY_REASON = {
+    "TIER_READ_ONLY": ExitCode.FAILED,
+    "TIER_RECOVERING": ExitCode.FAILED,
+    # It is there, and waiting for it does not help.
+    "TLS_HANDSHAKE": ExitCode.DENIED,
+}
 
 
-def from_node(endpoint: str, error: "KvtierError") -> CommandError:
-    """Return a node's refusal, or the failure to reach it, as a command's error."""
-    code = _CODES.get(error.code.name, ExitCode.FAILED)
+def from_node(endpoint: str, error: "KvtierError", *, verbose: bool = False) -> CommandError:
+    """Return a node's refusal, or the failure to reach it, as a command's error.
+
+    Args:
+        endpoint: The node.
+        error: The error.
+        verbose: Whether to tell all that is known of it.
+    """
+    code = _BY_REASON.get(error.reason) or _CODES.get(error.code.name, ExitCode.FAILED)
     reason = error.reason or error.code.name
     what, todo = error.message.removeprefix(f"{endpoint} ").rstrip(". "), ""
     if reason == "UNAVAILABLE":
         what, todo = "cannot be reached", "check that a node serves there, or name another with -e"
+        if why_no_plaintext(error.message):
+            todo = "it may serve TLS: name its authorities with --cacert, or give --tls"
     elif reason == "DEADLINE_EXCEEDED":
         todo = "wait longer with --timeout"
+    elif reason == "NO_IDENTITY":
+        todo = "name a token with --token-file, or a certificate with --cert and --key"
     elif error.retry_after is not None:
         todo = f"retry in {error.retry_after:g} s"
-    return CommandError(endpoint, what, todo, reason=reason, code=code)
+    details = _details(error) if verbose else ""
+    return CommandError(endpoint, what, todo, reason=reason, code=code, details=details)
+
+
+def _details(error: "KvtierError") -> str:
+    facts = [f"{key}={value}" for key, value in error.metadata.items() if key != "endpoint"]
+    return ", ".join([f"{error.code.name}: {error.message}", *facts])
 
 
 @contextmanager
-def told_by(endpoint: str) -> Iterator[None]:
-    """Turn the errors of the calls inside into command errors that name the endpoint."""
+def told_by(endpoint: str, *, verbose: bool = False) -> Iterator[None]:
+    """Turn the errors of the calls inside into command errors that name the endpoint.
+
+    Args:
+        endpoint: The node.
+        verbose: Whether to tell all that is known of an error.
+    """
     from kvtier.wire.errors import KvtierError  # noqa: PLC0415 - keeps gRPC out of `--help`
 
     try:
         yield
     except KvtierError as error:
-        raise from_node(endpoint, error) from error
+        raise from_node(endpoint, error, verbose=verbose) from error
 
 
 def report(error: CommandError) -> None:

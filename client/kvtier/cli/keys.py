@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from kvtier.cli.exit import CommandError, ExitCode
+from kvtier.cli.output.names import without_kind
 from kvtier.wire.namespaces import MAX_HASH_WIDTH, MAX_SCOPE_BYTES, MIN_HASH_WIDTH
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,6 +26,12 @@ def hex_bytes(what: str, least: int, most: int) -> Callable[[str | bytes], bytes
             raise click.BadParameter(f"{what} {error}") from None
 
     return convert
+
+
+def hash_bytes(value: str | bytes) -> bytes:
+    """Return the hash that an option or argument names, alone or as "block/HASH"."""
+    text = without_kind("block", value) if isinstance(value, str) else value
+    return hex_bytes("hash", MIN_HASH_WIDTH, MAX_HASH_WIDTH)(text)
 
 
 def parse_hex(text: str, least: int = MIN_HASH_WIDTH, most: int = MAX_HASH_WIDTH) -> bytes:
@@ -104,7 +111,7 @@ def hash_arguments(command: F) -> F:
             type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
             help="Read the hashes from a file, or from stdin with '-'; white space parts them.",
         ),
-        click.argument("hashes", nargs=-1, type=hex_bytes("hash", MIN_HASH_WIDTH, MAX_HASH_WIDTH)),
+        click.argument("hashes", nargs=-1, type=hash_bytes),
     ):
         command = option(command)
     return command
@@ -120,7 +127,7 @@ def read_hashes(arguments: Sequence[bytes], file: Path | None) -> tuple[bytes, .
     if file is not None:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
         try:
-            hashes += [parse_hex(word) for word in text.split()]
+            hashes += [parse_hex(without_kind("block", word)) for word in text.split()]
         except ValueError as error:
             raise click.UsageError(f"{file}: {error}") from error
     if not hashes:

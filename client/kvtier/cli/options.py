@@ -1,16 +1,23 @@
 """The options that every command takes, before or after its name."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import click
 
+from kvtier.cli.credentials import CredentialOptions
 from kvtier.cli.exit import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from kvtier.wire.credentials import Credentials
 
 DEFAULT_ENDPOINT = "127.0.0.1:7600"
 DEFAULT_TIMEOUT = 5.0
-OUTPUTS = ("table", "wide", "json", "jsonl")
+OUTPUTS = ("table", "wide", "json", "jsonl", "yaml", "name")
+COLORS = ("auto", "always", "never")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,6 +32,9 @@ class Settings:
         output: The format of stdout, one of `OUTPUTS`.
         headers: Whether a table begins with a line of titles.
         timeout: Seconds to wait for an answer.
+        verbose: Whether an error line tells everything that is known.
+        identity: TLS and who the caller is.
+        color: Whether tables are coloured, one of `COLORS`.
     """
 
     endpoints: tuple[str, ...] = (DEFAULT_ENDPOINT,)
@@ -32,6 +42,9 @@ class Settings:
     output: str = "table"
     headers: bool = True
     timeout: float = DEFAULT_TIMEOUT
+    verbose: bool = False
+    identity: CredentialOptions = field(default_factory=CredentialOptions)
+    color: str = "auto"
 
     @classmethod
     def of_group(cls, ctx: click.Context, values: Mapping[str, Any]) -> Self:
@@ -43,7 +56,19 @@ class Settings:
             output=values["output"],
             headers=not values["no_headers"],
             timeout=values["timeout"],
+            verbose=values["verbose"],
+            identity=CredentialOptions(**{name: values[name] for name in IDENTITY}),
+            color=values["color"],
         )
+
+    @cached_property
+    def credentials(self) -> "Credentials | None":
+        """TLS and who the caller is; None for plaintext and nobody.
+
+        Raises:
+            CommandError: When a file cannot be used.
+        """
+        return self.identity.load()
 
     @property
     def for_people(self) -> bool:
@@ -92,7 +117,7 @@ _OUTPUT = _Option(
     ("-o", "--output"),
     {
         "type": click.Choice(OUTPUTS),
-        "help": "The format of stdout; wide is a table of more columns.",
+        "help": "The format of stdout; wide is a table of more columns, name KIND/NAME alone.",
     },
     {"default": "table", "show_default": True},
 )
@@ -110,7 +135,54 @@ _TIMEOUT = _Option(
     },
     {"default": DEFAULT_TIMEOUT, "show_default": True},
 )
-_ALL = (_ENDPOINT, _OUTPUT, _NO_HEADERS, _TIMEOUT)
+_VERBOSE = _Option(
+    ("-v", "--verbose"),
+    {"is_flag": True, "default": None, "help": "Tell all that is known of an error."},
+    {"default": False},
+)
+
+
+def _file(name: str, envvar: str, text: str) -> _Option:
+    kind = click.Path(path_type=Path)
+    return _Option((name,), {"type": kind, "metavar": "FILE", "help": text}, _from(envvar))
+
+
+def _from(envvar: str) -> dict[str, Any]:
+    return {"envvar": envvar, "show_envvar": True}
+
+
+_IDENTITY = (
+    _Option(
+        ("--tls",),
+        {
+            "is_flag": True,
+            "default": None,
+            "help": "Use TLS, with the authorities of the system unless --cacert names others.",
+        },
+        {"default": False, **_from("KVTIER_USE_TLS")},
+    ),
+    _file(
+        "--cacert", "KVTIER_CACERT", "The authorities of the nodes' certificates, PEM; with TLS."
+    ),
+    _file("--cert", "KVTIER_CERT", "The certificate to show, PEM; with --key and TLS."),
+    _file("--key", "KVTIER_KEY", "The private key of --cert, PEM."),
+    _file("--token-file", "KVTIER_TOKEN_FILE", "A file with a bearer token to show."),
+    _Option(
+        ("--tls-server-name",),
+        {"metavar": "NAME", "help": "The name that a node's certificate has, if not its host's."},
+        {"default": "", **_from("KVTIER_TLS_SERVER_NAME")},
+    ),
+)
+IDENTITY = tuple(option.names[0].removeprefix("--").replace("-", "_") for option in _IDENTITY)
+_COLOR = _Option(
+    ("--color",),
+    {
+        "type": click.Choice(COLORS),
+        "help": "Colour what needs attention; auto is on a terminal, unless NO_COLOR is set.",
+    },
+    {"default": "auto", "show_default": True},
+)
+_ALL = (_ENDPOINT, _OUTPUT, _NO_HEADERS, _TIMEOUT, *_IDENTITY, _VERBOSE, _COLOR)
 
 
 def global_options(command: F) -> F:
@@ -151,6 +223,8 @@ def _override(ctx: click.Context, param: click.Parameter, value: Any) -> None:
             ctx.obj = replace(settings, endpoints=endpoints, named=True)
         case "no_headers":
             ctx.obj = replace(settings, headers=not value)
+        case name if name in IDENTITY:
+            ctx.obj = replace(settings, identity=replace(settings.identity, **{name: value}))
         case name:
             assert name is not None
             ctx.obj = replace(settings, **{name: value})

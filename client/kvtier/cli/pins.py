@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kvtier.cli.output.names import without_kind
+
 if TYPE_CHECKING:
     from kvtier.v1.block_pb2 import Lease
 
@@ -16,14 +18,14 @@ def show_pin(lease: "Lease") -> str:
 
 
 def read_pin(text: str) -> "Lease":
-    """Return the pin that `show_pin` showed.
+    """Return the pin that `show_pin` showed, alone or as "pin/PIN".
 
     Raises:
         click.BadParameter: When the text is none.
     """
     from kvtier.v1.block_pb2 import Lease  # noqa: PLC0415 - keeps protobuf out of `--help`
 
-    lease_id, _, generation = text.partition(":")
+    lease_id, _, generation = without_kind("pin", text).partition(":")
     try:
         return Lease(id=bytes.fromhex(lease_id), generation=int(generation, 16))
     except ValueError:

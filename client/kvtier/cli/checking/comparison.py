@@ -31,6 +31,8 @@ class Comparison:
         node_id: The node.
         tiers: The tiers that tell their events, by name.
         silent: The tiers that do not; nothing can be said of them.
+        recovering: Those of `tiers` that did not know yet all that they hold, and how far they
+            were, in a few words.
         position: The position that the view had come to in the end; None when it was not complete.
         rounds: How often the node was asked.
         whole: The node was listed without its events beginning anew meanwhile. Without that
@@ -40,6 +42,7 @@ class Comparison:
     node_id: str
     tiers: Mapping[str, TierComparison]
     silent: Sequence[str]
+    recovering: Mapping[str, str]
     position: Position | None
     rounds: int
     whole: bool

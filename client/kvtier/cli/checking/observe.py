@@ -1,7 +1,7 @@
 """Asking a node what it holds, and comparing that with its events, while it is at work."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from kvtier.v1.event_service_pb2 import TierState
 
 _Held = dict[str, dict[BlockKey, Facts | None]]
 
+_SILENT = TierState.TIER_STATE_SILENT
 _PAGE = 5000
 # Hashes of one lookup: a few milliseconds of the node's time.
 _AT_ONCE = 4096
@@ -46,6 +47,7 @@ class Observer:
         at_once: Most hashes of one lookup.
         tiers: The wanted tiers that tell their events.
         silent: Those that do not.
+        recovering: Those of `tiers` that do not know yet all that they hold, and how far they are.
     """
 
     client: NodeClient
@@ -55,15 +57,22 @@ class Observer:
     at_once: int
     tiers: Sequence[str]
     silent: Sequence[str]
+    recovering: Mapping[str, str]
 
     @classmethod
     async def of(cls, client: NodeClient, view: View, wanted: Wanted) -> "Observer":
         """Return an observer of the tiers of a node that are wanted."""
         node = await client.get_node()
         tiers: dict[bool, list[str]] = {True: [], False: []}
+        recovering = {}
         for tier in await client.list_tiers():
-            if not wanted.tiers or tier.name in wanted.tiers:
-                tiers[tier.state == TierState.TIER_STATE_SILENT].append(tier.name)
+            if wanted.tiers and tier.name not in wanted.tiers:
+                continue
+            # Of a silent tier that is not ready the node itself tells the other state.
+            silent = tier.state == _SILENT or view.arrival.is_silent(node.node_id, tier.name)
+            tiers[silent].append(tier.name)
+            if tier.state == TierState.TIER_STATE_RECOVERING and not silent:
+                recovering[tier.name] = tier.state_reason
         return cls(
             client,
             view,
@@ -72,6 +81,7 @@ class Observer:
             at_once=min(_AT_ONCE, node.limits.hashes or _AT_ONCE),
             tiers=tiers[False],
             silent=tiers[True],
+            recovering=recovering,
         )
 
     async def list_all(self) -> dict[str, TierComparison] | None:

@@ -10,9 +10,11 @@ from kvtier.cli.checking.ledger import Contradiction, Ledger
 from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.output import Record
 from kvtier.cli.position import position_text
+from kvtier.cli.tiers import recovering_text
 from kvtier.client import BlockKey
 
 EQUAL, DIFFERS, BUSY, SILENT = "equal", "differs", "busy", "silent"
+RECOVERING = "recovering"
 
 
 class Verdict:
@@ -41,6 +43,12 @@ class Verdict:
         """Something differs for certain."""
         return any(self._word(*tier) == DIFFERS for tier in self._comparison.tiers.items())
 
+    @property
+    def only_recovering(self) -> bool:
+        """All that is in the way is that tiers do not know yet what they hold."""
+        words = {self._word(*tier) for tier in self._comparison.tiers.items()}
+        return RECOVERING in words and not words & {DIFFERS, BUSY}
+
     def error(self) -> CommandError | None:
         """Return why the node cannot be said to be in order; None when it can."""
         words = {name: self._word(name, tier) for name, tier in self._comparison.tiers.items()}
@@ -56,6 +64,10 @@ class Verdict:
         if busy:
             what = f"could not tell of {_tiers(busy)}: {self._why_busy()}"
             return CommandError(self._endpoint, what, "check again, or one --tier at a time")
+        if self.only_recovering:
+            recovering = recovering_text(self._comparison.recovering)
+            what = f"the listing is not complete yet: {recovering}"
+            return CommandError(self._endpoint, what, "check again when it is ready")
         if self._comparison.silent:
             what = f"could not tell of {_tiers(self._comparison.silent)}: no events are kept there"
             others = " ".join(f"--tier {name}" for name in words)
@@ -65,7 +77,9 @@ class Verdict:
     def _word(self, name: str, tier: TierComparison) -> str:
         if tier.difference.found or self._contradictions(name) or self._ledger.miscounts:
             return DIFFERS
-        return BUSY if tier.difference.open or not self._comparison.whole else EQUAL
+        if tier.difference.open or not self._comparison.whole:
+            return BUSY
+        return RECOVERING if name in self._comparison.recovering else EQUAL
 
     def _what_differs(self, tiers: Sequence[str]) -> str:
         if not self._comparison.differs and not self._ledger.contradictions:

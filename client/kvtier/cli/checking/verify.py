@@ -35,6 +35,7 @@ async def compare(client: NodeClient, view: View, wanted: Wanted = EVERYTHING) -
         node_id=observer.node_id,
         tiers=found or {name: TierComparison(0, 0, Difference()) for name in observer.tiers},
         silent=observer.silent,
+        recovering=observer.recovering,
         position=view.arrival.position(observer.node_id),
         rounds=rounds,
         whole=found is not None,

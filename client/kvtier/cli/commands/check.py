@@ -14,6 +14,8 @@ from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.follow import following
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Printer, Record, printing
+from kvtier.cli.output.colour import BAD, DOUBTFUL, tones
+from kvtier.cli.output.messages import number
 from kvtier.cli.output.table import table_lines
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
@@ -21,13 +23,9 @@ from kvtier.client import NodeClient
 _PAUSE = 1.0
 
 
-def _number(value: int | None) -> str:
-    return "" if value is None else str(value)
-
-
 def _other(record: Record) -> str:
     counted = record["unlike"] is not None
-    return _number(record["unlike"] + record["contradictions"] if counted else None)
+    return number(record["unlike"] + record["contradictions"] if counted else None)
 
 
 def _said(facts: Record | None) -> str:
@@ -38,14 +36,17 @@ def _said(facts: Record | None) -> str:
     return f"at {facts['start_position']}{f' after {parent}' if parent else ''}{adapter}"
 
 
+_TONE = tones(
+    {"differs": BAD, "busy": DOUBTFUL, "silent": DOUBTFUL, "recovering": DOUBTFUL}, "verdict"
+)
 _COLUMNS = (
     Column("NODE", lambda r: r["node_id"]),
     Column("TIER", lambda r: r["tier"]),
-    Column("VERDICT", lambda r: r["verdict"]),
-    Column("EVENTS", lambda r: _number(r["events"]), right=True),
-    Column("LISTING", lambda r: _number(r["listing"]), right=True),
-    Column("ONLY EVENTS", lambda r: _number(r["only_in_events"]), right=True),
-    Column("ONLY LISTING", lambda r: _number(r["only_in_listing"]), right=True),
+    Column("VERDICT", lambda r: r["verdict"], tone=_TONE),
+    Column("EVENTS", lambda r: number(r["events"]), right=True),
+    Column("LISTING", lambda r: number(r["listing"]), right=True),
+    Column("ONLY EVENTS", lambda r: number(r["only_in_events"]), right=True),
+    Column("ONLY LISTING", lambda r: number(r["only_in_listing"]), right=True),
     Column("OTHER", _other, right=True),
     Column("ROUNDS", lambda r: str(r["rounds"]), right=True),
     Column("POSITION", lambda r: r["position"] or ""),
@@ -97,12 +98,15 @@ def command(settings: Settings, /, **options: Any) -> None:
     parents, positions and adapters are compared too. And no event may store a block that is there,
     or remove one that is not.
 
-    VERDICT is equal, differs, busy or silent. EVENTS and LISTING count blocks, at slightly
-    different moments when the node is at work. OTHER counts blocks that the two describe
+    VERDICT is equal, differs, busy, silent or recovering. EVENTS and LISTING count blocks, at
+    slightly different moments when the node is at work. OTHER counts blocks that the two describe
     differently, and events that cannot be true.
 
+    A proxy cannot be checked: check its nodes. A tier of files or objects that is recovering does
+    not list all that it holds yet; with --for the checks go on, and the last one counts.
+
     The exit code is 0 when every tier is equal, 6 when one differs, and 1 when it cannot be told,
-    because a tier is too busy or keeps no events.
+    because a tier is too busy, keeps no events or is recovering.
     """
     run(_check(settings, _Options(**options)))
 
@@ -111,6 +115,8 @@ async def _check(settings: Settings, options: _Options) -> None:
     with printing(settings, _COLUMNS) as printer:
         checks = [_Check(endpoint, settings, options, printer) for endpoint in settings.endpoints]
         await asyncio.gather(*(check.run() for check in checks))
+        if rows := [row for check in checks for row in check.rows]:
+            printer.write(rows)
         examples = [each for check in checks for each in check.examples]
         if examples and settings.for_people:
             lines = table_lines(_EXAMPLES, examples, titles=settings.headers)
@@ -124,6 +130,7 @@ class _Check:
     """Checks one node.
 
     Attributes:
+        rows: What is to be shown in the order of the nodes, when each is checked once.
         examples: The differing blocks to be shown.
         errors: Why the node cannot be said to be in order, if so.
     """
@@ -131,12 +138,14 @@ class _Check:
     def __init__(
         self, endpoint: str, settings: Settings, options: _Options, printer: Printer
     ) -> None:
+        self.rows: list[Record] = []
         self.examples: list[Record] = []
         self.errors: list[CommandError] = []
         self._endpoint = endpoint
         self._settings = settings
         self._options = options
         self._printer = printer
+        self._only_recovering = False
 
     async def run(self) -> None:
         """Check as long as was asked for, or until something differs."""
@@ -147,8 +156,13 @@ class _Check:
             self.errors.append(error)
 
     async def _check(self, client: NodeClient) -> None:
+        node = await client.get_node()
+        if not node.HasField("head"):
+            what = "is a proxy, which has no events of its own to check"
+            todo = "name its nodes with -e"
+            raise CommandError(self._endpoint, what, todo, code=ExitCode.USAGE)
         wanted = await self._wanted(client)
-        ledger = Ledger((await client.get_node()).node_id)
+        ledger = Ledger(node.node_id)
         clock = asyncio.get_running_loop().time
         end = clock() + (self._options.seconds or 0.0)
         namespaces = [wanted.namespace] if wanted.namespace else []
@@ -168,10 +182,15 @@ class _Check:
 
     def _take(self, verdict: Verdict) -> None:
         records, error = verdict.records(self._options.examples), verdict.error()
-        self._printer.write(records)
+        if self._options.seconds is None:
+            self.rows += records
+        else:
+            self._printer.write(records)
         self.examples = [
             {"node_id": record["node_id"], "tier": record["tier"], **example}
             for record in records
             for example in record["examples"]
         ]
-        self.errors = [error] if error is not None else self.errors
+        if error is not None or self._only_recovering:
+            self.errors = [error] if error is not None else []
+        self._only_recovering = verdict.only_recovering

@@ -30,8 +30,8 @@ def command(
     endpoint = settings.one_endpoint()
     what = f"every block of namespace {namespace}" if namespace else "every block"
     confirm(f"Remove {what} from tier {tier} of {endpoint}?", agreed=yes)
-    record = run(_clear(settings, tier, namespace, force=force))
     with printing(settings) as printer:
+        record = run(_clear(settings, tier, namespace, force=force))
         printer.one(record, [_sentence(record)])
 
 

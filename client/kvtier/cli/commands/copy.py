@@ -11,16 +11,16 @@ import click
 
 from kvtier.cli.connect import connected, find_namespace
 from kvtier.cli.exit import CommandError, ExitCode
-from kvtier.cli.keys import Keys, hash_arguments, hex_bytes, place_options, read_hashes
+from kvtier.cli.keys import Keys, hash_arguments, hash_bytes, place_options, read_hashes
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
 from kvtier.cli.output.messages import word
+from kvtier.cli.output.names import block_name_if
 from kvtier.cli.progress import progress
 from kvtier.cli.run import run
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.v1.copying_pb2 import PeerTier
 from kvtier.v1.result_pb2 import CopyResult
-from kvtier.wire.namespaces import MAX_HASH_WIDTH, MIN_HASH_WIDTH
 
 _PREFIX = "COPY_RESULT_"
 _COLUMNS = (
@@ -63,7 +63,7 @@ def _peer_tier(value: str | None) -> PeerTier | None:
 @click.option("--move", is_flag=True, help="Remove the blocks from --from-tier.")
 @click.option(
     "--parent",
-    type=hex_bytes("hash", MIN_HASH_WIDTH, MAX_HASH_WIDTH),
+    type=hash_bytes,
     default=b"",
     metavar="HEX",
     help="The first block's parent; only with --from-peer.",
@@ -102,7 +102,8 @@ def command(
     results: Counter[str] = Counter()
     # On a terminal the rows are the progress, and a bar would stand between them.
     total = None if sys.stdout.isatty() else len(keys.hashes)
-    with printing(settings, _COLUMNS) as printer, progress("copying", total) as moved:
+    name = block_name_if(*_GOOD)
+    with printing(settings, _COLUMNS, name) as printer, progress("copying", total) as moved:
 
         def tell(records: list[Record]) -> None:
             printer.write(records)

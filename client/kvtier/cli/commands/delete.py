@@ -13,6 +13,7 @@ from kvtier.cli.keys import Keys, hash_arguments, place_options, read_hashes
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
 from kvtier.cli.output.messages import word
+from kvtier.cli.output.names import block_name_if
 from kvtier.cli.run import run
 from kvtier.v1.block_pb2 import BlockSet
 from kvtier.v1.result_pb2 import DeleteResult
@@ -47,13 +48,14 @@ def command(
     """Remove blocks.
 
     They are removed from every tier of the node, or from the named ones. A block that no tier has
-    is told, and the exit code is 3; one under a lease is left, and the exit code is 1.
+    is told, and the exit code is 3; one under a lease is left, and the exit code is 1, as when a
+    tier cannot remove blocks now.
     """
     keys = Keys(**place, hashes=read_hashes(hashes, file))
     endpoint = settings.one_endpoint()
     confirm(f"Remove {len(keys.hashes)} blocks from {endpoint}?", agreed=yes)
-    records = run(_delete(settings, keys, tiers, force=force))
-    with printing(settings, _COLUMNS) as printer:
+    with printing(settings, _COLUMNS, block_name_if(f"{_PREFIX}DELETED")) as printer:
+        records = run(_delete(settings, keys, tiers, force=force))
         printer.write(records)
     _check(endpoint, records)
 
@@ -79,6 +81,11 @@ async def _delete(
 
 
 def _check(endpoint: str, records: Sequence[Record]) -> None:
+    stuck = [r["tier"] for r in records if r["result"] == f"{_PREFIX}UNAVAILABLE"]
+    if stuck:
+        what = f"tier {stuck[0]} cannot remove {stuck.count(stuck[0])} blocks for good now"
+        todo = "see its state: kvtier get tiers"
+        raise CommandError(endpoint, what, todo, reason="UNAVAILABLE")
     busy = {r["block_hash"] for r in records if r["result"] == f"{_PREFIX}BUSY"}
     if busy:
         what = f"{len(busy)} blocks are under leases and stay"

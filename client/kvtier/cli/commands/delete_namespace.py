@@ -9,6 +9,7 @@ from kvtier.cli.connect import connected, find_namespace
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import printing
 from kvtier.cli.output.messages import to_record
+from kvtier.cli.output.names import namespace_name
 from kvtier.cli.run import run
 
 
@@ -27,8 +28,8 @@ def command(settings: Settings, /, *, name: str, force: bool, yes: bool) -> None
     """
     endpoint = settings.one_endpoint()
     confirm(f"Remove namespace {name} and all its blocks from {endpoint}?", agreed=yes)
-    record = run(_delete(settings, name, force=force))
-    with printing(settings) as printer:
+    with printing(settings, name=namespace_name) as printer:
+        record = run(_delete(settings, name, force=force))
         printer.one(record, [_sentence(record)])
 
 

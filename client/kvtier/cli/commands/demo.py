@@ -12,7 +12,7 @@ from kvtier.cli.demo.show import Outcome, show
 from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.options import Settings, output_option, pass_settings
 from kvtier.cli.output import printing
-from kvtier.cli.params import size
+from kvtier.cli.params import block_size
 from kvtier.cli.replay import replay_namespace
 from kvtier.cli.run import run
 from kvtier.cli.trace import TraceError, read_trace
@@ -36,7 +36,7 @@ from kvtier.cli.workload import Workload
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the generated requests.")
 @click.option(
     "--block-bytes",
-    type=size,
+    type=block_size,
     metavar="SIZE",
     default="4KiB",
     show_default=True,
@@ -56,11 +56,9 @@ def command(
     """
     plan = _plan(trace, count, seed, block_bytes)
     source = trace.name if trace else "generated chats"
-    quiet = not settings.for_people
-    outcome = run(show(plan, source, _ignore if quiet else _tell))
-    if quiet:
-        with printing(settings) as printer:
-            printer.one(_record(plan, outcome), [])
+    with printing(settings) as printer:
+        outcome = run(show(plan, source, _tell if settings.for_people else _ignore))
+        printer.one(_record(plan, outcome), [])
     if not all(check.holds for check in outcome.checks):
         failed = ", ".join(check.name for check in outcome.checks if not check.holds)
         raise CommandError("kvtier demo", f"does not hold: {failed}", code=ExitCode.DIFFERENCE)

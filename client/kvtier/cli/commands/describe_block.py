@@ -6,15 +6,15 @@ import click
 
 from kvtier.cli.connect import Answer, ask_all, find_namespace, raise_first
 from kvtier.cli.exit import ExitCode
-from kvtier.cli.keys import Keys, hex_bytes, place_options
+from kvtier.cli.keys import Keys, hash_bytes, place_options
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
 from kvtier.cli.output.messages import to_record, word
+from kvtier.cli.output.names import block_name
 from kvtier.cli.output.table import field_lines, table_lines
 from kvtier.cli.output.times import age, length
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
-from kvtier.wire.namespaces import MAX_HASH_WIDTH, MIN_HASH_WIDTH
 from kvtier.wire.sizes import format_size
 
 _COPIES = (
@@ -35,9 +35,7 @@ _LEASES = (
 
 
 @click.command()
-@click.argument(
-    "block_hash", metavar="HASH", type=hex_bytes("hash", MIN_HASH_WIDTH, MAX_HASH_WIDTH)
-)
+@click.argument("block_hash", metavar="HASH", type=hash_bytes)
 @place_options
 @common_options
 @pass_settings
@@ -50,9 +48,9 @@ def command(
     async def ask(client: NodeClient) -> dict[str, list[Record]]:
         return await _describe(client, keys)
 
-    answers = run(ask_all(settings, ask))
-    record = _merge(keys, answers)
-    with printing(settings) as printer:
+    with printing(settings, name=block_name) as printer:
+        answers = run(ask_all(settings, ask))
+        record = _merge(keys, answers)
         printer.one(record, _lines(record, titles=settings.headers))
     # A node that does not have the block is no failure as long as another one does.
     raise_first(a.error for a in answers if a.error and a.error.code is not ExitCode.NOT_FOUND)

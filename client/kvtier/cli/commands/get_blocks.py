@@ -5,14 +5,16 @@ from typing import Any, NamedTuple
 
 import click
 
-from kvtier.cli.connect import connected, find_namespace, namespaces_by_name, raise_first
+from kvtier.cli.connect import connected, find_namespace, namespaces_by_name
 from kvtier.cli.exit import CommandError
 from kvtier.cli.keys import hex_bytes
 from kvtier.cli.options import Settings, common_options, pass_settings
-from kvtier.cli.output import Column, Printer, printing
+from kvtier.cli.output import Column
 from kvtier.cli.output.messages import to_record
+from kvtier.cli.output.names import block_name
 from kvtier.cli.output.times import age
-from kvtier.cli.run import run
+from kvtier.cli.refreshing import Listing, Round, Writer, show, watch_options
+from kvtier.cli.tiers import recovering_note, recovering_tiers
 from kvtier.client import NodeClient
 from kvtier.wire.namespaces import MAX_SCOPE_BYTES
 from kvtier.wire.sizes import format_size
@@ -27,7 +29,7 @@ _COLUMNS = (
     Column("POSITION", lambda r: str(r["start_position"]), right=True),
     Column("SIZE", lambda r: format_size(r["size_bytes"]), right=True),
     Column("LEASES", lambda r: str(r["leases"]), right=True),
-    Column("AGE", lambda r: age(r["stored_time"]), right=True, width=4),
+    Column("AGE", lambda r: age(r["stored_time"]), right=True, width=4, ages=True),
     Column("HASH", lambda r: r["block_hash"]),
 )
 
@@ -47,40 +49,63 @@ class _Filter(NamedTuple):
     "--scope", type=hex_bytes("scope", 0, MAX_SCOPE_BYTES), metavar="HEX", help="Only this scope."
 )
 @click.option("--limit", type=click.IntRange(1), help="Stop after so many blocks.")
+@watch_options
 @common_options
 @pass_settings
-def command(settings: Settings, /, *, limit: int | None, **wanted: Any) -> None:
+def command(
+    settings: Settings,
+    /,
+    *,
+    limit: int | None,
+    watch: bool,
+    interval: float,
+    **wanted: Any,
+) -> None:
     """List readable blocks.
 
-    The listing begins at once, however many blocks there are.
+    The listing begins at once, however many blocks there are. A note on stderr says so when a tier
+    is recovering, and may hold more.
+
+    With --watch a terminal shows as many as its window has lines. Elsewhere blocks that go are not
+    told: kvtier watch tells them.
     """
-    run(_list(settings, _Filter(**wanted), limit))
+    chosen = _Filter(**wanted)
+
+    async def ask(writer: Writer, most: int | None) -> Round:
+        limits = [number for number in (limit, most) if number is not None]
+        return await _list(settings, chosen, min(limits, default=None), writer)
+
+    show(settings, Listing(_COLUMNS, block_name, ask), watch=watch, interval=interval)
 
 
-async def _list(settings: Settings, wanted: _Filter, limit: int | None) -> None:
+async def _list(settings: Settings, wanted: _Filter, limit: int | None, writer: Writer) -> Round:
     errors: list[CommandError] = []
-    left = limit
-    with printing(settings, _COLUMNS) as printer:
-        for endpoint in settings.endpoints:
-            try:
-                async with connected(endpoint, settings) as client:
-                    left = await _list_node(client, wanted, left, printer)
-            except CommandError as error:
-                errors.append(error)
-            if left == 0:
+    notes: list[str] = []
+    for endpoint in settings.endpoints:
+        try:
+            async with connected(endpoint, settings) as client:
+                listed, note = await _list_node(client, wanted, limit, writer)
+        except CommandError as error:
+            errors.append(error)
+            continue
+        notes += [note] if note else []
+        if limit is not None:
+            limit -= listed
+            if limit == 0:
                 break
-        raise_first(errors)
+    return Round(errors, notes, failed=len(errors) == len(settings.endpoints))
 
 
 async def _list_node(
-    client: NodeClient, wanted: _Filter, limit: int | None, printer: Printer
-) -> int | None:
-    """Print a node's blocks, `limit` at most; return what is left of the limit."""
+    client: NodeClient, wanted: _Filter, limit: int | None, writer: Writer
+) -> tuple[int, str]:
+    """Write a node's blocks, `limit` at most; return how many, and what is to be said of them."""
+    recovering = await recovering_tiers(client, wanted.tiers)
+    listed = 0
     async for page in _pages(client, wanted, limit):
-        printer.write(page)
-        if limit is not None:
-            limit -= len(page)
-    return limit
+        writer.write(page)
+        listed += len(page)
+    return listed, recovering_note(client.endpoint, recovering)
 
 
 async def _pages(

@@ -1,14 +1,13 @@
 """`kvtier get namespaces`."""
 
-from typing import Any
-
 import click
 
-from kvtier.cli.connect import ask_all, namespaces_by_name, raise_first
+from kvtier.cli.connect import namespaces_by_name
 from kvtier.cli.options import Settings, common_options, pass_settings
-from kvtier.cli.output import Column, Record, printing
+from kvtier.cli.output import Column, Record
 from kvtier.cli.output.messages import to_record
-from kvtier.cli.run import run
+from kvtier.cli.output.names import namespace_name
+from kvtier.cli.refreshing import Listing, asking_all, show, watch_options
 from kvtier.client import NodeClient
 from kvtier.wire.sizes import format_size
 
@@ -33,17 +32,16 @@ _COLUMNS = (
 
 
 @click.command()
+@watch_options
 @common_options
 @pass_settings
-def command(settings: Settings) -> None:
+def command(settings: Settings, /, *, watch: bool, interval: float) -> None:
     """List registered namespaces."""
-    answers = run(ask_all(settings, _describe))
-    with printing(settings, _COLUMNS) as printer:
-        printer.write([record for answer in answers for record in answer.value or ()])
-    raise_first(answer.error for answer in answers)
+    listing = Listing(_COLUMNS, namespace_name, asking_all(settings, _describe))
+    show(settings, listing, watch=watch, interval=interval)
 
 
-async def _describe(client: NodeClient) -> list[dict[str, Any]]:
+async def _describe(client: NodeClient) -> list[Record]:
     node = await client.get_node()
     return [
         {

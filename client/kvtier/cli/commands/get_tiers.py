@@ -1,23 +1,43 @@
 """`kvtier get tiers`."""
 
-from typing import Any
+from collections.abc import Callable
 
 import click
 
-from kvtier.cli.connect import ask_all, raise_first
 from kvtier.cli.options import Settings, common_options, pass_settings
-from kvtier.cli.output import Column, Record, printing
+from kvtier.cli.output import Column, Record
 from kvtier.cli.output.messages import to_record, word
+from kvtier.cli.output.names import tier_name
 from kvtier.cli.output.times import length
-from kvtier.cli.run import run
+from kvtier.cli.refreshing import Listing, asking_all, show, watch_options
+from kvtier.cli.tiers import STATE_TONE, has_room_by_bytes, is_told, state_text, use_of
 from kvtier.client import NodeClient
 from kvtier.wire.sizes import format_size
 
 
+def _blocks(name: str) -> Callable[[Record], str]:
+    return lambda record: str(record[f"{name}_blocks"]) if is_told(record) else ""
+
+
+def _bytes(name: str) -> Callable[[Record], str]:
+    return lambda record: format_size(record[f"{name}_bytes"]) if is_told(record) else ""
+
+
+def _of(record: Record) -> str:
+    return "" if has_room_by_bytes(record) else _blocks("capacity")(record)
+
+
+def _on_evict(record: Record) -> str:
+    return record["on_evict"] or "drop" if is_told(record) else ""
+
+
+def _write_through(record: Record) -> str:
+    return ", ".join(record["write_through"]) or "none" if is_told(record) else ""
+
+
 def _use(record: Record) -> str:
-    if not record["capacity_blocks"]:
-        return ""
-    return f"{record['ready_blocks'] / record['capacity_blocks']:.0%}"
+    use = use_of(record)
+    return "" if use is None else f"{use:.0%}"
 
 
 def _oldest_lease(record: Record) -> str:
@@ -25,48 +45,63 @@ def _oldest_lease(record: Record) -> str:
     return f"{length(lease['age'])} {lease['owner']}" if lease else ""
 
 
+def _counted(name: str) -> Callable[[Record], str]:
+    return lambda record: str(record["counters"][name]) if record["counters"] else ""
+
+
 _COLUMNS = (
     Column("NODE", lambda r: r["node_id"]),
     Column("TIER", lambda r: r["name"]),
     Column("MEDIUM", lambda r: word(r["medium"], "MEDIUM_")),
     Column("DEVICE", lambda r: r["device"]),
-    Column("STATE", lambda r: word(r["state"], "TIER_STATE_")),
+    Column("LOCALITY", lambda r: word(r["locality"], "LOCALITY_"), wide=True),
+    Column("STATE", lambda r: state_text(r["state"], r["state_reason"]), tone=STATE_TONE),
     Column("POLICY", lambda r: r["policy"]),
-    Column("SIZE", lambda r: format_size(r["capacity_bytes"]), right=True),
-    Column("BLOCKS", lambda r: str(r["ready_blocks"]), right=True),
-    Column("OF", lambda r: str(r["capacity_blocks"]), right=True),
+    Column("SIZE", _bytes("capacity"), right=True),
+    Column("USED", _bytes("used"), right=True, wide=True),
+    Column("BLOCKS", _blocks("ready"), right=True),
+    Column("OF", _of, right=True),
     Column("USE", _use, right=True),
-    Column("LEASED", lambda r: str(r["leased_blocks"]), right=True),
-    Column("PINNED", lambda r: str(r["pinned_blocks"]), right=True, wide=True),
-    Column("DRAINING", lambda r: str(r["draining_blocks"]), right=True, wide=True),
-    Column("QUARANTINED", lambda r: str(r["quarantined_blocks"]), right=True, wide=True),
-    Column("OLDEST LEASE", _oldest_lease, wide=True),
-    Column("STORED", lambda r: str(r["counters"]["stored"]), right=True),
-    Column("EVICTED", lambda r: str(r["counters"]["evicted"]), right=True),
-    Column("DEMOTED", lambda r: str(r["counters"]["demoted"]), right=True, wide=True),
-    Column("PROMOTED", lambda r: str(r["counters"]["promoted"]), right=True, wide=True),
-    Column("DROPPED", lambda r: str(r["counters"]["dropped"]), right=True, wide=True),
-    Column("ON EVICT", lambda r: r["on_evict"] or "drop", wide=True),
-    Column("WRITE THROUGH", lambda r: ", ".join(r["write_through"]) or "none", wide=True),
+    Column("LEASED", _blocks("leased"), right=True),
+    Column("PINNED", _blocks("pinned"), right=True, wide=True),
+    Column("DRAINING", _blocks("draining"), right=True, wide=True),
+    Column("QUARANTINED", _blocks("quarantined"), right=True, wide=True),
+    Column("OLDEST LEASE", _oldest_lease, wide=True, ages=True),
+    Column("STORED", _counted("stored"), right=True),
+    Column("EVICTED", _counted("evicted"), right=True),
+    Column("DEMOTED", _counted("demoted"), right=True, wide=True),
+    Column("PROMOTED", _counted("promoted"), right=True, wide=True),
+    Column("DROPPED", _counted("dropped"), right=True, wide=True),
+    Column("CORRUPT", _counted("corrupt"), right=True, wide=True),
+    Column("LOST", _counted("lost"), right=True, wide=True),
+    Column("TRIMMED", _counted("trimmed"), right=True, wide=True),
+    Column("SCRUBBED", _counted("scrubbed"), right=True, wide=True),
+    Column("ON EVICT", _on_evict, wide=True),
+    Column("WRITE THROUGH", _write_through, wide=True),
 )
 
 
 @click.command()
+@watch_options
 @common_options
 @pass_settings
-def command(settings: Settings) -> None:
+def command(settings: Settings, /, *, watch: bool, interval: float) -> None:
     """List tiers, with use and counters.
 
-    With -o wide also what is pinned, what holds room though its block is gone (draining under a
-    lease, or quarantined), the oldest lease other than a pin, and what went down to a slower tier,
-    came up from one, or was dropped on the way down.
+    STATE says why a tier is recovering or read-only; why a proxy does not reach one is told by
+    kvtier describe node. USE of a tier of files or objects is in bytes:
+    it has room for more blocks where they are smaller, so that no OF is told.
+
+    With -o wide also the bytes in use, what is pinned, what holds room though its block is gone
+    (draining under a lease, or quarantined), the oldest lease other than a pin, and what went down
+    to a slower tier, came up from one, or was dropped on the way down; and blocks that were found
+    to be damaged (corrupt) or to have vanished (lost), that a start left out because they are
+    beyond the capacity (trimmed), and that were read to look for damage (scrubbed).
     """
-    answers = run(ask_all(settings, _describe))
-    with printing(settings, _COLUMNS) as printer:
-        printer.write([record for answer in answers for record in answer.value or ()])
-    raise_first(answer.error for answer in answers)
+    listing = Listing(_COLUMNS, tier_name, asking_all(settings, _describe))
+    show(settings, listing, watch=watch, interval=interval)
 
 
-async def _describe(client: NodeClient) -> list[dict[str, Any]]:
+async def _describe(client: NodeClient) -> list[Record]:
     node, tiers = await client.get_node(), await client.list_tiers()
     return [{"node_id": node.node_id, **to_record(tier)} for tier in tiers]

@@ -12,6 +12,7 @@ from kvtier.cli.keys import Keys, hash_arguments, place_options, read_hashes
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
 from kvtier.cli.output.messages import word
+from kvtier.cli.output.names import pin_name
 from kvtier.cli.pins import DEFAULT_OWNER, show_pin
 from kvtier.cli.run import run
 from kvtier.v1.block_pb2 import BlockSet
@@ -56,8 +57,8 @@ def command(
     room is needed. A block that is not there is told and not pinned, and the exit code is 3.
     """
     keys = Keys(**place, hashes=read_hashes(hashes, file))
-    records = run(_pin(settings, keys, tier, ttl, owner))
-    with printing(settings, _COLUMNS) as printer:
+    with printing(settings, _COLUMNS, pin_name) as printer:
+        records = run(_pin(settings, keys, tier, ttl, owner))
         printer.write(records)
     _check(settings.one_endpoint(), tier, records)
 

@@ -10,22 +10,21 @@ import click
 from kvtier.cli.connect import NamedNamespace, connected, find_namespace, namespaces_by_name
 from kvtier.cli.exit import CommandError, ExitCode
 from kvtier.cli.hashing import chain_hash
-from kvtier.cli.keys import Keys, hex_bytes, place_options
+from kvtier.cli.keys import Keys, hash_bytes, place_options
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import Column, Record, printing
-from kvtier.cli.params import size
+from kvtier.cli.output.names import block_name_if
+from kvtier.cli.params import block_size
 from kvtier.cli.run import run
 from kvtier.client import NodeClient
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.v1.namespace_pb2 import Namespace
 from kvtier.v1.result_pb2 import StoreOutcome, WriteResult
-from kvtier.wire.namespaces import MAX_HASH_WIDTH, MIN_HASH_WIDTH
 
-_HASH = hex_bytes("hash", MIN_HASH_WIDTH, MAX_HASH_WIDTH)
 _COLUMNS = (
     Column("TIER", lambda r: r["tier"]),
     Column("POSITION", lambda r: str(r["start_position"]), right=True),
-    Column("RESULT", lambda r: r["result"].split("_")[-1].lower()),
+    Column("RESULT", lambda r: _word(r["result"])),
     Column("HASH", lambda r: r["block_hash"]),
 )
 
@@ -48,8 +47,12 @@ class _Offer(NamedTuple):
 )
 @place_options
 @click.option("--tier", help="The tier's name; the node's fastest by default.")
-@click.option("--hash", "hashes", multiple=True, type=_HASH, metavar="HEX", help="A block's hash.")
-@click.option("--parent", type=_HASH, default=b"", metavar="HEX", help="The first block's parent.")
+@click.option(
+    "--hash", "hashes", multiple=True, type=hash_bytes, metavar="HEX", help="A block's hash."
+)
+@click.option(
+    "--parent", type=hash_bytes, default=b"", metavar="HEX", help="The first block's parent."
+)
 @click.option(
     "--start-position",
     type=click.IntRange(0),
@@ -58,7 +61,7 @@ class _Offer(NamedTuple):
 )
 @click.option(
     "--block-bytes",
-    type=size,
+    type=block_size,
     metavar="SIZE",
     help="Register the namespace, with blocks of this size, if the node does not know it.",
 )
@@ -72,17 +75,21 @@ def command(settings: Settings, /, *, file: Path, **offer: Any) -> None:
     --hash, one for each block, or are made from each block's content and its parent's hash.
     """
     data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    records = run(_put(settings, _Offer(**offer), data))
-    with printing(settings, _COLUMNS) as printer:
+    with printing(settings, _COLUMNS, block_name_if(*_GOOD)) as printer:
+        records = run(_put(settings, _Offer(**offer), data))
         printer.write(records)
     failed = [record["result"] for record in records if record["result"] not in _GOOD]
     if failed:
-        what = f"{len(failed)} of {len(records)} blocks were not stored: {failed[0]}"
-        todo = "put them again: the tier has a store_threshold" if _DEFERRED in failed else ""
-        raise CommandError(settings.one_endpoint(), what, todo)
+        what = f"{len(failed)} of {len(records)} blocks were not stored: {_word(failed[0])}"
+        raise CommandError(settings.one_endpoint(), what, _REMEDIES.get(failed[0], ""))
 
 
-_DEFERRED = StoreOutcome.Name(StoreOutcome.STORE_OUTCOME_DEFERRED)
+_REMEDIES = {
+    StoreOutcome.Name(
+        StoreOutcome.STORE_OUTCOME_DEFERRED
+    ): "put them again: the tier has a store_threshold",
+    WriteResult.Name(WriteResult.WRITE_RESULT_FAILED): "see the tier's state: kvtier get tiers",
+}
 _STORED = WriteResult.Name(WriteResult.WRITE_RESULT_STORED)
 _GOOD = (_STORED, StoreOutcome.Name(StoreOutcome.STORE_OUTCOME_PRESENT))
 
@@ -115,6 +122,10 @@ async def _put(settings: Settings, offer: _Offer, data: bytes) -> list[Record]:
             zip(keys.hashes, report.outcomes, report.results, strict=True)
         )
     ]
+
+
+def _word(result: str) -> str:
+    return result.rsplit("_", maxsplit=1)[-1].lower()
 
 
 def _result(outcome: StoreOutcome.ValueType, written: WriteResult.ValueType) -> str:

@@ -15,7 +15,7 @@ from kvtier.cli.nodes import running_node
 from kvtier.cli.options import Settings, common_options, pass_settings
 from kvtier.cli.output import printing
 from kvtier.cli.output.table import field_lines
-from kvtier.cli.params import size
+from kvtier.cli.params import block_size
 from kvtier.cli.progress import progress
 from kvtier.cli.replay import Report, Target, replay, replay_namespace
 from kvtier.cli.run import run
@@ -48,7 +48,7 @@ class _Options(NamedTuple):
 @click.option("--policy", help="The tier's replacement policy; lru by default.")
 @click.option(
     "--block-bytes",
-    type=size,
+    type=block_size,
     metavar="SIZE",
     default=64,
     show_default=True,
@@ -89,12 +89,12 @@ def command(settings: Settings, /, **options: Any) -> None:
     """
     chosen = _Options(**options)
     two = _is_for_two(chosen)
-    try:
-        report = run(_replay_two(settings, chosen)) if two else run(_replay(settings, chosen))
-    except TraceError as error:
-        raise CommandError("kvtier", str(error), code=ExitCode.USAGE) from error
-    record = asdict(report)
     with printing(settings) as printer:
+        try:
+            report = run(_replay_two(settings, chosen)) if two else run(_replay(settings, chosen))
+        except TraceError as error:
+            raise CommandError("kvtier", str(error), code=ExitCode.USAGE) from error
+        record = asdict(report)
         printer.one(record, field_lines((k, _text(v)) for k, v in record.items()))
     if not report.view_equals_listing:
         what = "what a follower of the events sees is not what the node lists"

@@ -1,11 +1,8 @@
 """`kvtier serve`."""
 
-import os
-import sys
-
 import click
 
-from kvtier.cli.nodes import require_server
+from kvtier.cli.becoming import NODE, become
 
 
 @click.command(context_settings={"ignore_unknown_options": True}, add_help_option=False)
@@ -15,6 +12,4 @@ def command(arguments: tuple[str, ...]) -> None:
 
     Every argument is the server's: `kvtier serve --help` lists them.
     """
-    require_server()
-    sys.stdout.flush()
-    os.execv(sys.executable, (sys.executable, "-m", "kvtier.server", *arguments))  # noqa: S606
+    become(NODE, *arguments)

@@ -35,8 +35,8 @@ def command(settings: Settings, /, *, pins: tuple[str, ...], owner: str) -> None
     if not pins and not owner:
         raise click.UsageError("no pin given; name pins as arguments, or an owner with --owner")
     endpoint = settings.one_endpoint()
-    record = run(_unpin(settings, pins, owner))
     with printing(settings) as printer:
+        record = run(_unpin(settings, pins, owner))
         printer.one(record, _lines(record, owner, titles=settings.headers))
     gone = [r for r in record["pins"] if r["result"] != f"{_PREFIX}OK"]
     if gone:

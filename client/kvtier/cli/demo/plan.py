@@ -41,7 +41,7 @@ class Plan(NamedTuple):
         tiers = [
             {
                 "name": key.tier,
-                "medium": key.tier[:3],
+                "medium": key.tier.rstrip("0123456789"),
                 "capacity": blocks * self.block_bytes,
                 "slot_bytes": self.block_bytes,
             }

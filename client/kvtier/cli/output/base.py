@@ -6,6 +6,9 @@ from typing import Any, NamedTuple, Protocol
 Record = Mapping[str, Any]
 """One thing, by the field names of its message, in values that JSON knows."""
 
+Namer = Callable[[Record], str]
+"""Returns what a record is called with `-o name`; empty for one that is not to be named."""
+
 
 class Column(NamedTuple):
     """What a table shows of a record.
@@ -16,6 +19,8 @@ class Column(NamedTuple):
         right: Align to the right, for numbers.
         width: Least width, for a table that is written before all its rows are known.
         wide: Only in a wide table.
+        ages: The cell changes by the passing of time alone, which is no news.
+        tone: The cell's colour where there are colours; empty for none.
     """
 
     title: str
@@ -23,6 +28,8 @@ class Column(NamedTuple):
     right: bool = False
     width: int = 0
     wide: bool = False
+    ages: bool = False
+    tone: Callable[[Record], str] = lambda _record: ""
 
 
 class Printer(Protocol):

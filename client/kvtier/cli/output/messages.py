@@ -38,6 +38,11 @@ def word(value: str | int, prefix: str) -> str:
     return str(value).removeprefix(prefix).lower().replace("_", " ")
 
 
+def number(value: int | None) -> str:
+    """Return a number as text; empty for None."""
+    return "" if value is None else str(value)
+
+
 @cache
 def _plan(descriptor: Descriptor) -> list[tuple[str, Callable[[Any], Any]]]:
     return [(f.name, _converter(f)) for f in descriptor.fields]

@@ -1,9 +1,11 @@
 """Tables for people: aligned columns, short words."""
 
 from collections.abc import Iterable, Sequence
+from io import StringIO
 from typing import TextIO
 
 from kvtier.cli.output.base import Column, Record
+from kvtier.cli.output.colour import paint
 
 _GAP = "  "
 
@@ -14,10 +16,18 @@ class TablePrinter:
     So a long listing can start at once. A later cell that is wider only shifts its own line.
     """
 
-    def __init__(self, out: TextIO, columns: Sequence[Column], *, titles: bool = True) -> None:
+    def __init__(
+        self,
+        out: TextIO,
+        columns: Sequence[Column],
+        *,
+        titles: bool = True,
+        colour: bool = False,
+    ) -> None:
         self._out = out
         self._columns = columns
         self._titles = titles
+        self._colour = colour
         self._widths: list[int] | None = None
         self._is_list = True
 
@@ -27,10 +37,11 @@ class TablePrinter:
         if self._widths is None:
             self._widths = column_widths(self._columns, rows)
             if self._titles:
-                rows.insert(0, [column.title for column in self._columns])
-        self._out.writelines(
-            align(self._columns, self._widths, row).rstrip() + "\n" for row in rows
-        )
+                titles = [column.title for column in self._columns]
+                self._out.write(f"{align(self._columns, self._widths, titles)}\n")
+        for record, row in zip(records, rows, strict=True):
+            tones = cell_tones(self._columns, record) if self._colour else ()
+            self._out.write(f"{align(self._columns, self._widths, row, tones)}\n")
         self._out.flush()
 
     def one(self, record: Record, lines: Iterable[str]) -> None:
@@ -47,14 +58,17 @@ class TablePrinter:
 
 
 def table_lines(
-    columns: Sequence[Column], records: Iterable[Record], *, titles: bool = True
+    columns: Sequence[Column],
+    records: Sequence[Record],
+    *,
+    titles: bool = True,
+    colour: bool = False,
 ) -> list[str]:
     """Return a whole table as lines."""
-    rows = [cells(columns, record) for record in records]
-    widths = column_widths(columns, rows)
-    if titles:
-        rows.insert(0, [column.title for column in columns])
-    return [align(columns, widths, row).rstrip() for row in rows]
+    out = StringIO()
+    printer = TablePrinter(out, columns, titles=titles, colour=colour)
+    printer.write(records)
+    return out.getvalue().splitlines()
 
 
 def field_lines(fields: Iterable[tuple[str, str]]) -> list[str]:
@@ -77,12 +91,26 @@ def column_widths(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> l
     return widths
 
 
-def align(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:
-    """Return one line of a table."""
-    return _GAP.join(
+def cell_tones(columns: Sequence[Column], record: Record) -> list[str]:
+    """Return the colours of a record's cells, empty for none."""
+    return [column.tone(record) for column in columns]
+
+
+def align(
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    row: Sequence[str],
+    tones: Sequence[str] = (),
+) -> str:
+    """Return one line of a table, without blanks at its end."""
+    placed = [
         cell.rjust(width) if column.right else cell.ljust(width)
         for column, width, cell in zip(columns, widths, row, strict=True)
-    )
+    ]
+    if not any(tones):
+        return _GAP.join(placed).rstrip()
+    painted = [paint(cell, tone) for cell, tone in zip(placed, tones, strict=True)]
+    return _GAP.join(painted).rstrip()
 
 
 def printable(text: str) -> str:

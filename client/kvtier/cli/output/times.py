@@ -13,6 +13,11 @@ def age(timestamp: str | None, now: datetime | None = None) -> str:
     return span(((now or datetime.now(UTC)) - past).total_seconds())
 
 
+def at(timestamp: str) -> str:
+    """Return an RFC 3339 timestamp to the second."""
+    return datetime.fromisoformat(timestamp).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def length(duration: str) -> str:
     """Return a duration of proto3 JSON, such as "3.5s", as `span` says it."""
     return span(float(duration.removesuffix("s")))

@@ -1,0 +1,1 @@
+"""A small load on a node that leaves nothing behind."""

@@ -1,0 +1,1 @@
+"""Which blocks two nodes hold, set against each other in little memory."""

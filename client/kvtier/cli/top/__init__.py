@@ -1,0 +1,1 @@
+"""What nodes and tiers do, shown again and again."""
