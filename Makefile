@@ -21,10 +21,10 @@ HOST_PATH := $(PATH)
 export PATH := $(abspath $(BIN)):$(HOST_PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-gpu check lint format types protos protos-check breaking chart bench bench-index bench-events bench-bulk clean all
+.PHONY: help venv demo test test-gpu check lint format types protos protos-check docs docs-check breaking chart promtool bench bench-recovery bench-index bench-events bench-lasting bench-bulk clean all
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 venv: $(VENV)/.dev ## Make the environment with everything for development
 
@@ -37,7 +37,7 @@ test: $(VENV)/.test ## Run every test
 test-gpu: $(VENV)/.gpu ## Run the tests that need a GPU, and fail without one
 	KVTIER_TEST_GPU=1 pytest -m gpu $(ARGS)
 
-check: lint types protos-check breaking ## Run every static check
+check: lint types protos-check docs-check breaking ## Run every static check
 
 lint: $(VENV)/.dev ## Check style, import rules and the proto files
 	ruff check
@@ -60,20 +60,35 @@ protos: $(VENV)/.test ## Generate the Python code of the proto files
 protos-check: $(VENV)/.test ## Check that the committed generated code is what the proto files give
 	python tools/gen_protos.py --check
 
+docs: $(VENV)/.test ## Write the pages that are made from the code
+	python -m tools.gen_docs
+
+docs-check: $(VENV)/.test ## Check that the committed pages are what the code gives
+	python -m tools.gen_docs --check
+
 breaking: $(VENV)/.test ## Check that the API still serves the clients of the released one
 	buf breaking --against protos/baseline.binpb
 
-chart: $(VENV)/.test ## Lint and render the Helm chart
+chart: $(VENV)/.test ## Lint and render the Helm chart, check the image
 	pytest tests/chart $(ARGS)
+
+promtool: $(VENV)/.made ## Fetch what the tests of alerts and dashboard run, where it is missing
+	@tools/get_promtool.sh '$(BIN)'
 
 bench: $(VENV)/.run ## Measure what a tier's bookkeeping costs
 	python benchmarks/bookkeeping.py $(ARGS)
+
+bench-recovery: $(VENV)/.run ## Measure how long a tier of files takes to find what it holds
+	python benchmarks/recovery.py $(ARGS)
 
 bench-index: $(VENV)/.run ## Measure what an index of many nodes costs
 	python benchmarks/index.py $(ARGS)
 
 bench-events: $(VENV)/.bench ## Measure what events cost, beside vLLM's with VLLM=wheel or folder
 	python -m benchmarks.events $(if $(VLLM),--vllm '$(VLLM)') $(ARGS)
+
+bench-lasting: $(VENV)/.test ## Measure files and objects that last, beside vLLM's file tier with VLLM=wheel
+	python -m benchmarks.lasting $(if $(VLLM),--vllm '$(VLLM)') $(ARGS)
 
 bench-bulk: $(VENV)/.bench ## Measure what moving blocks costs, beside TCP, Redis and Arrow Flight
 	python -m benchmarks.bulk $(ARGS)
@@ -82,7 +97,7 @@ clean: ## Remove the environment and everything that was made
 	rm -rf '$(VENV)' dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-all: check test ## Everything that continuous integration runs
+all: check promtool test ## Everything that continuous integration runs
 
 # Stamps: an environment is installed into again only when pyproject.toml changed.
 $(VENV)/.made: tools/make_venv.sh
@@ -102,7 +117,7 @@ $(VENV)/.bench: $(VENV)/.run
 
 $(VENV)/.test: $(VENV)/.run
 	@echo 'Installing what the tests need ...'
-	@$(PIP) --editable '.[server]' --group test
+	@$(PIP) --editable '.[server,s3,otel]' --group test
 	@$(PIP) --group torch-cpu || echo 'No build of torch for the CPU was found; its tests are skipped.'
 	@touch $@
 
@@ -110,10 +125,10 @@ $(VENV)/.test: $(VENV)/.run
 $(VENV)/.gpu: $(VENV)/.run
 	@echo 'Installing what the tests on a GPU need ...'
 	@$(BIN)/python -m pip --quiet uninstall --yes torch
-	@$(PIP) --editable '.[server,cuda$(CUDA),torch]' --group test
+	@$(PIP) --editable '.[server,s3,otel,cuda$(CUDA),torch]' --group test
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
 	@echo 'Installing what the checks need ...'
-	@$(PIP) --editable '.[server]' --group test --group dev
+	@$(PIP) --editable '.[server,s3,otel]' --group test --group dev
 	@touch $@

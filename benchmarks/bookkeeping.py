@@ -23,10 +23,10 @@ from pathlib import Path
 
 from kvtier.server.accounts import Accounts
 from kvtier.server.clock import SystemClock
-from kvtier.server.collector import spare_long_lived
 from kvtier.server.events.log import EventLog
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
 from kvtier.server.mappings import Mappings
+from kvtier.server.process.collector import spare_long_lived
 from kvtier.server.quarantine import Quarantine
 from kvtier.server.stores.base import Bytes
 from kvtier.server.tiers.announce import Announcer
@@ -96,7 +96,9 @@ class Cycle:
             clock=clock,
         )
         self.tier.fix_slots(1)
-        accounts = Accounts(per_owner=10, leased_bytes=1 << 40, pinned_bytes=1)
+        accounts = Accounts(
+            most=1 << 20, per_caller=1 << 20, per_owner=10, leased_bytes=1 << 40, pinned_bytes=1
+        )
         quarantine = Quarantine(Mappings(1), clock, 60.0)
         self.leases = Leases(clock, 1, accounts, quarantine)
         description = Namespace(

@@ -10,12 +10,12 @@ from multiprocessing.connection import Connection
 
 from benchmarks.events import loops
 from benchmarks.events.probes import CHAIN, WIDTH, chains, probe
-from kvtier.server.collector import spare_long_lived
 from kvtier.server.config import NodeConfig
 from kvtier.server.events.encode import encode_stored
 from kvtier.server.events.parts import STORED, Part
 from kvtier.server.lifecycle import TierServer
-from kvtier.server.logs import configure_logs
+from kvtier.server.observing.logs import configure_logs
+from kvtier.server.process.collector import spare_long_lived
 from kvtier.server.tiers.offer import Run
 from kvtier.server.tiers.spaces import PREFIX_BYTES
 from kvtier.server.tiers.table import Groups

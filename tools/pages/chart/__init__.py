@@ -1,0 +1,1 @@
+"""The pages of the chart, from its values and the models of the configuration."""
