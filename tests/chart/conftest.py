@@ -7,19 +7,65 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 CHART = Path(__file__).resolve().parents[2] / "deploy" / "helm" / "kvtier"
 _SEPARATOR = re.compile(r"(?:^|\s*\n)---\s*")
-
 _WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")}
+_WORKLOADS = ("DaemonSet", "StatefulSet", "Deployment")
 
 Values = dict[str, Any]
 Manifest = dict[str, Any]
-Render = Callable[[Values], dict[str, Manifest]]
+
+
+class Release(NamedTuple):
+    """A rendered chart.
+
+    Attributes:
+        manifests: Every object.
+        notes: What an installer reads.
+    """
+
+    manifests: list[Manifest]
+    notes: str
+
+    def one(self, kind: str, suffix: str) -> Manifest:
+        """Return the object of a kind whose name ends so."""
+        (found,) = [m for m in self.all(kind) if m["metadata"]["name"].endswith(f"-{suffix}")]
+        return found
+
+    def all(self, kind: str) -> list[Manifest]:
+        """Return every object of a kind."""
+        return [m for m in self.manifests if m["kind"] == kind]
+
+    @property
+    def workloads(self) -> dict[str, Manifest]:
+        """The objects that make pods, by the name of the component."""
+        found = [m for m in self.manifests if m["kind"] in _WORKLOADS]
+        return {m["metadata"]["labels"]["app.kubernetes.io/component"]: m for m in found}
+
+    @property
+    def pods(self) -> dict[str, Manifest]:
+        """The specification of every pod, by component; the test's is `test`."""
+        pods = {name: m["spec"]["template"]["spec"] for name, m in self.workloads.items()}
+        tests = [m["spec"] for m in self.all("Pod")]
+        return pods | ({"test": tests[0]} if tests else {})
+
+    def container(self, component: str) -> Manifest:
+        """Return the container of a component."""
+        container: Manifest = self.pods[component]["containers"][0]
+        return container
+
+    def config(self, component: str) -> str:
+        """Return the configuration file of a component."""
+        text: str = self.one("ConfigMap", component)["data"]["config.yaml"]
+        return text
+
+
+Render = Callable[[Values], Release]
 
 
 @pytest.fixture(scope="session")
@@ -39,40 +85,43 @@ def chart(helm: Any) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def render(chart: Any) -> Render:
-    """Render the chart with values: the manifests by kind and, for Services, by name suffix."""
+def texts(chart: Any) -> Callable[[Values], dict[str, str]]:
+    """Render the chart with values: the text of each template."""
 
-    def run(values: Values) -> dict[str, Manifest]:
+    def run(values: Values) -> dict[str, str]:
         chart.validate_schema(values)
-        manifests = {}
-        for path, text in chart.render(values, name="prod", namespace="serving").items():
-            if path.endswith(".txt"):
-                continue
-            for document in filter(str.strip, _SEPARATOR.split(text)):
-                manifest = yaml.safe_load(document)
-                suffix = manifest["metadata"]["name"].rpartition("-")[2]
-                kind = manifest["kind"]
-                manifests[f"{kind}/{suffix}" if kind == "Service" else kind] = manifest
-        return manifests
+        rendered: dict[str, str] = chart.render(values, name="prod", namespace="serving")
+        return rendered
 
     return run
 
 
-@pytest.fixture
-def container(render: Render) -> Callable[[Values], Manifest]:
-    """The container of the rendered DaemonSet."""
-    return lambda values: render(values)["DaemonSet"]["spec"]["template"]["spec"]["containers"][0]
+@pytest.fixture(scope="session")
+def render(texts: Callable[[Values], dict[str, str]]) -> Render:
+    """Render the chart with values."""
+
+    def run(values: Values) -> Release:
+        rendered = texts(values)
+        (notes,) = (text for path, text in rendered.items() if path.endswith(".txt"))
+        documents = [
+            yaml.safe_load(document)
+            for path, text in rendered.items()
+            if not path.endswith(".txt")
+            for document in _SEPARATOR.split(text)
+        ]
+        return Release([each for each in documents if each], notes)
+
+    return run
 
 
-def scenarios() -> list[Any]:
-    """Every ci/*-values.yaml of the chart, as parameters."""
-    return [
-        pytest.param(yaml.safe_load(path.read_text()), id=path.stem.removesuffix("-values"))
-        for path in sorted((CHART / "ci").glob("*-values.yaml"))
-    ]
+def scenario_values() -> dict[str, Values]:
+    """Return every ci/*-values.yaml of the chart, by name."""
+    paths = sorted((CHART / "ci").glob("*-values.yaml"))
+    return {path.stem.removesuffix("-values"): yaml.safe_load(path.read_text()) for path in paths}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes `scenario` once for each ci/*-values.yaml."""
     if "scenario" in metafunc.fixturenames:
-        metafunc.parametrize("scenario", scenarios())
+        found = scenario_values()
+        metafunc.parametrize("scenario", [pytest.param(v, id=name) for name, v in found.items()])

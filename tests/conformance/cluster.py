@@ -3,21 +3,39 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from kvtier.client import NodeClient, ProxyLookup, TieringProxy, Watch
+from kvtier.client import CascadeSettings, NodeClient, ProxyLookup, TieringProxy, Watch
+from kvtier.client.proxy.cascades.storing import ProxyStore
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
 from kvtier.v1.result_pb2 import LookupResult
 from kvtier.wire.hashes import split_hashes
-from tests.contract.support import WIDTH, Serving, block_hash, blocks_of, words
+from tests.contract.copying import nothing_is_held
+from tests.contract.managed import befriend
+from tests.contract.support import (
+    WIDTH,
+    Serving,
+    block_hash,
+    blocks_of,
+    payloads,
+    run,
+    words,
+)
+from tests.waiting import until
 
 NAMES = ("P", "S1", "S2")
 PATIENCE = 10.0
+# A copy that failed is tried again in the next step of a test.
+CASCADES = CascadeSettings(pause=0.001, longest_pause=0.001)
 _BLOCKS = {block_hash(block): block for block in range(100)}
 
 
 class Told(NamedTuple):
-    """What one batch said of one kind: who told it, and of which blocks."""
+    """What one source said of one kind before anything else: who told it, and of which blocks.
+
+    Blocks that are copied are told as they come, so that their batches differ from run to run.
+    """
 
     source: str
     kind: str
@@ -75,7 +93,7 @@ class Cluster:
 
     async def events(self) -> list[Told]:
         """Take what the proxy has, and return the block events in it, in order."""
-        return [
+        told = [
             Told(self._node_names[message.node_id], kind, blocks)
             for message in await self.take()
             for batch in message.batches.batches
@@ -86,6 +104,31 @@ class Cluster:
             )
             if blocks
         ]
+        return [
+            Told(source, kind, tuple(block for each in group for block in each.blocks))
+            for (source, kind), group in groupby(told, key=lambda each: each[:2])
+        ]
+
+    async def store(self, *blocks: int, **more: Any) -> ProxyStore:
+        """Store a chain through the proxy."""
+        return await self.proxy.store(
+            "cpu0", self.primary.namespace, [run(*blocks)], payloads(*blocks), **more
+        )
+
+    async def load(self, *blocks: int, **more: Any) -> list[str]:
+        """Pin a chain through the proxy, and let go of it; return what was said of each block."""
+        answer = await self.proxy.prepare_load(
+            "cpu0", self.primary.namespace, [run(*blocks)], **more
+        )
+        await self.primary.client.release_leases([answer.lease])
+        return words(LookupResult, answer.results)
+
+    async def is_quiet(self) -> None:
+        """Wait until nothing is on its way, and see that no node holds anything for it."""
+        await until(lambda: not self.proxy.managing.promotions.under_way)
+        for node in self.nodes:
+            await until(lambda n=node: not len(n.node.leases) and not n.node.transfers)  # type: ignore[misc]
+            nothing_is_held(node)
 
     async def look_up(self, *blocks: int) -> ProxyLookup:
         """Ask the proxy for a chain."""
@@ -106,7 +149,10 @@ async def clustered(nodes: Sequence[Serving]) -> AsyncIterator[Cluster]:
         watches.append(CountingWatch(client))
         return watches[-1]
 
-    async with TieringProxy(nodes[0].client, [n.client for n in nodes[1:]], watch=watch) as proxy:
+    for node in nodes:
+        befriend(node, [each.endpoint for each in nodes if each is not node])
+    primary, *secondaries = (node.client for node in nodes)
+    async with TieringProxy(primary, secondaries, watch=watch, cascades=CASCADES) as proxy:
         cluster = Cluster(nodes, proxy, watches)
         await cluster.take()
         yield cluster

@@ -1,23 +1,14 @@
-"""Bringing blocks that only a secondary holds into the primary, by copies of the client."""
+"""Blocks that only a secondary holds come to the primary when they are loaded."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from kvtier.client import ExhaustedError
-from kvtier.v1.result_pb2 import StoreOutcome
-from tests.contract.copies import copy
 from tests.contract.folding import listed
-from tests.contract.support import (
-    BLOCK_BYTES,
-    block_hash,
-    blocks_of,
-    cpu_tier,
-    payload,
-    run,
-    words,
-)
+from tests.contract.managed import counting_pulls, holding_up
+from tests.contract.support import blocks_of, cpu_tier, hash_set, payloads, run
+from tests.waiting import until
 
 from .cluster import Cluster, Told, clustered
 from .conftest import Serve
@@ -36,59 +27,70 @@ async def test_a_promoted_block_is_pending_then_ready(cluster: Cluster) -> None:
     await cluster.second.store(1)
     await cluster.events()
     there = await cluster.look_up(1)
-    client = cluster.primary.client
 
-    prepared = await client.prepare_store("cpu0", cluster.primary.namespace, [run(1)])
-    during = await cluster.results(1), await cluster.events()
-    read = await cluster.second.client.load("cpu0", cluster.second.namespace, [blocks_of(1)])
-    await client.write_blocks(prepared.lease, {0: read.payloads[0] or b""}, [BLOCK_BYTES])
-    await client.complete_store(prepared.lease)
+    async with counting_pulls() as pulled, holding_up(cluster.primary) as gate:
+        asked = await cluster.load(1, wait=False)
+        during = await cluster.load(1, wait=False), await cluster.events()
+        gate.set()
+        ready = await cluster.load(1)
 
     assert there.sources == (2,)
+    assert asked == ["HIT_PENDING"]
     assert during == (["HIT_PENDING"], [])
+    assert ready == ["HIT"]
+    assert pulled == [cluster.second.endpoint]
     assert await cluster.events() == [Told("P", "stored", (1,))]
     assert (await cluster.look_up(1)).sources == (0,)
+    await cluster.is_quiet()
 
 
 async def test_two_requests_for_one_block_move_it_once(cluster: Cluster) -> None:
-    """Of two promotions at the same time one is told to write, and the other that it is pending."""
+    """Both get it by the same transfer."""
     await cluster.second.store(1)
     await cluster.events()
-    offer = ("cpu0", cluster.primary.namespace, [run(1)])
 
-    offers = await asyncio.gather(*(cluster.primary.client.prepare_store(*offer) for _ in range(2)))
-    outcomes = [words(StoreOutcome, offer.outcomes)[0] for offer in offers]
-    writer = offers[outcomes.index("WRITE")].lease
-    await cluster.primary.client.write_blocks(writer, {0: payload(1)}, [BLOCK_BYTES])
-    for each in offers:
-        await cluster.primary.client.complete_store(each.lease)
+    async with counting_pulls() as pulled, holding_up(cluster.primary) as gate:
+        loads = [
+            asyncio.create_task(
+                cluster.proxy.load("cpu0", cluster.primary.namespace, [run(1)], request_id=name)
+            )
+            for name in ("one", "other")
+        ]
+        await until(lambda: len(cluster.primary.node.leases) >= len(loads))
+        gate.set()
+        reports = await asyncio.gather(*loads)
 
-    assert sorted(outcomes) == ["PENDING", "WRITE"]
+    assert [list(each.payloads) for each in reports] == [payloads(1)] * 2
+    assert len(pulled) == 1
     assert await cluster.events() == [Told("P", "stored", (1,))]
+    await cluster.is_quiet()
     assert await cluster.primary.gauges() == {"ready": 1}
 
 
 async def test_what_a_secondary_cannot_deliver_is_a_miss(cluster: Cluster) -> None:
     """The primary announces what came, and nothing stays pending for what did not."""
     await cluster.second.store(1, 2, 3)
-    await cluster.second.client.delete(cluster.second.namespace, [blocks_of(2)])
     await cluster.events()
-    client = cluster.primary.client
-    prepared = await client.prepare_store("cpu0", cluster.primary.namespace, [run(1, 2, 3)])
 
-    read = await cluster.second.client.load("cpu0", cluster.second.namespace, [blocks_of(1, 2, 3)])
-    came = {place: data for place, data in enumerate(read.payloads) if data is not None}
-    await client.write_blocks(prepared.lease, came, [BLOCK_BYTES] * 3)
-    await client.complete_store(prepared.lease, failed_blocks=[1])
+    async with holding_up(cluster.primary) as gate:
+        load = asyncio.create_task(cluster.load(1, 2, 3))
+        await until(lambda: cluster.proxy.managing.promotions.under_way == 3)
+        await cluster.second.client.delete(cluster.second.namespace, [blocks_of(2)])
+        gate.set()
+        results = await load
 
-    assert sorted(came) == [0, 2]
-    assert await cluster.events() == [Told("P", "stored", (1, 3))]
+    assert results == ["HIT", "MISS", "HIT"]
+    assert await cluster.events() == [
+        Told("P", "stored", (1, 3)),
+        Told("S2", "removed", (2,)),
+    ]
     assert await cluster.results(1, 2, 3) == ["HIT", "MISS", "HIT"]
+    await cluster.is_quiet()
     assert await cluster.primary.gauges() == {"ready": 2}
 
 
 async def test_a_promotion_without_room_changes_nothing(cluster: Cluster) -> None:
-    """A primary that cannot make room refuses, evicts nothing, and the secondary still has it."""
+    """It is a miss for now; the primary evicts nothing, and the secondary still has the block."""
     await cluster.primary.store(1, 2, 3)
     await cluster.second.store(4)
     pinned = await cluster.primary.client.prepare_load(
@@ -97,12 +99,12 @@ async def test_a_promotion_without_room_changes_nothing(cluster: Cluster) -> Non
     await cluster.events()
     before = await listed(cluster.primary.client)
 
-    with pytest.raises(ExhaustedError):
-        await copy(cluster.second, cluster.primary, run(4))
+    refused = await cluster.load(4)
 
+    assert refused == ["MISS"]
     assert await cluster.events() == []
     assert await listed(cluster.primary.client) == before
     assert (await cluster.look_up(4)).sources == (2,)
     await cluster.primary.client.complete_load(pinned.lease)
-    await copy(cluster.second, cluster.primary, run(4))
-    assert block_hash(4) in await cluster.primary.held()
+    assert await cluster.load(4) == ["HIT"]
+    assert hash_set([4]) <= await cluster.primary.held()

@@ -3,21 +3,28 @@
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import count
+from pathlib import Path
 
 import pytest
 
-from kvtier.client import NodeClient
+from kvtier.client import Credentials, NodeClient
 from kvtier.server.clock import ManualClock
 from kvtier.server.config import NodeConfig
 from kvtier.server.lifecycle import TierServer
 from kvtier.server.tiering import copier
 from kvtier.wire.namespaces import fingerprint as fingerprint_of
+from tests.s3.conftest import bucket, credentials, endpoint, place, relay
+from tests.waiting import until
 
 from .copy_gate import CopyGate
 from .follower import Follower
-from .support import TIER_KINDS, MakeTier, Serving, cpu_tier, namespace
+from .grounds import Directory, Ground, Prefix
+from .support import ANY_TIER, TIER_KINDS, MakeTier, Serving, cpu_tier, fs_tier, namespace
 from .ways import STORE_WAYS, Store
+
+__all__ = ["bucket", "credentials", "endpoint", "place", "relay"]
 
 Serve = Callable[..., Awaitable[Serving]]
 Connect = Callable[..., Awaitable[NodeClient]]
@@ -28,11 +35,18 @@ _numbers = count(1)
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    """Start nodes: call it with tiers and settings; all of them end with the test."""
+    """Start nodes: call it with tiers and settings; all of them end with the test.
+
+    What its tiers hold is known when a node is given, unless the test wants to see it recover.
+    """
     async with AsyncExitStack() as stack:
 
         async def start(
-            *tiers: Mapping[str, object], register: bool = True, **settings: object
+            *tiers: Mapping[str, object],
+            register: bool = True,
+            recover: bool = True,
+            credentials: Credentials | None = None,
+            **settings: object,
         ) -> Serving:
             config = NodeConfig.model_validate(
                 {
@@ -48,10 +62,13 @@ async def serve() -> AsyncIterator[Serve]:
             server = TierServer(config, clock)
             stack.push_async_callback(server.drain_and_stop)
             await server.start()
-            client = await stack.enter_async_context(NodeClient(server.address))
+            client = NodeClient(server.address, credentials=credentials)
+            await stack.enter_async_context(client)
             description = namespace()
             if register:
                 await client.register_namespace(description)
+            if recover:
+                await until(lambda: not any(t.health.recovering for t in server.node.tiers))
             fingerprint = fingerprint_of(description)
             return Serving(server, client, clock, fingerprint)
 
@@ -99,7 +116,23 @@ def store(request: pytest.FixtureRequest) -> Store:
     return STORE_WAYS[request.param]
 
 
-@pytest.fixture(params=[*TIER_KINDS])
-def any_tier(request: pytest.FixtureRequest) -> MakeTier:
+@pytest.fixture(params=[*TIER_KINDS, "fs"])
+def any_tier(request: pytest.FixtureRequest, tmp_path: Path) -> MakeTier:
     """Each kind of tier: call it with a number of blocks."""
+    if request.param == "fs":
+        return partial(fs_tier, directory=tmp_path, name=ANY_TIER)
     return TIER_KINDS[request.param]
+
+
+@pytest.fixture(params=[*TIER_KINDS])
+def memory_tier(request: pytest.FixtureRequest) -> MakeTier:
+    """Each kind of tier in memory: call it with a number of blocks."""
+    return TIER_KINDS[request.param]
+
+
+@pytest.fixture(params=["fs", "obj"])
+def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
+    """Each kind of place where a tier that lasts keeps its blocks."""
+    if request.param == "fs":
+        return Directory(tmp_path / "blocks-of-a-node")
+    return Prefix(request.getfixturevalue("place"))

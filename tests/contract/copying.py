@@ -91,7 +91,7 @@ def spoil(node: Serving, block: object, tier: str) -> None:
         for slot, key in enumerate(there.table.key)
         if key.endswith(block_hash(block)) and there.table.state[slot]
     ]
-    there.store.write(there.position_of(slot), bytes(BLOCK_BYTES))
+    there.arena.write(there.position_of(slot), bytes(BLOCK_BYTES))
 
 
 def nothing_is_held(node: Serving) -> None:

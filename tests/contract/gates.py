@@ -70,7 +70,7 @@ class GatedStore:
 def gated(node: Serving, tier: str) -> Iterator[GatedStore]:
     """Put a gate before a tier's store; it opens at the latest when the body ends."""
     (there,) = [each for each in node.node.tiers if each.name == tier]
-    gate = there.store = GatedStore(there.store)
+    gate = there.store = GatedStore(there.arena)
     try:
         yield gate
     finally:

@@ -9,9 +9,11 @@ from xxhash import xxh3_64_intdigest
 from kvtier.v1 import event_service_pb2 as events
 from kvtier.v1 import tier_service_pb2 as tiers
 from kvtier.v1 import transfer_service_pb2 as transfers
-from kvtier.v1.block_pb2 import Medium, Position
+from kvtier.v1.block_pb2 import Locality, Medium, Position
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, PeerTier
 from kvtier.v1.listing_pb2 import DescribeBlockRequest, ListBlocksRequest
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest
+from kvtier.v1.node_service_pb2 import DrainRequest
 from kvtier.v1.pinning_pb2 import PinBlocksRequest, UnpinBlocksRequest
 from kvtier.v1.removal_pb2 import ClearTierRequest, DeleteBlocksRequest, DeleteNamespaceRequest
 
@@ -69,7 +71,13 @@ GOOD: dict[str, Good] = {
         DeleteNamespaceRequest(namespace=s.namespace, force=True)
     ),
     "TierService.LookupBlocks": lambda s: one(
-        tiers.LookupBlocksRequest(namespace=s.namespace, chains=s.blocks(), include_blocks=True)
+        LookupBlocksRequest(
+            namespace=s.namespace,
+            chains=s.blocks(),
+            include_blocks=True,
+            media=[Medium.MEDIUM_CPU],
+            localities=[Locality.LOCALITY_LOCAL],
+        )
     ),
     "TierService.PrepareStore": lambda s: one(s.offer()),
     "TierService.CompleteStore": lambda s: one(
@@ -153,6 +161,7 @@ GOOD: dict[str, Good] = {
             namespace=s.namespace, group=1, scope=SCOPE, block_hash=block_hash("a")
         )
     ),
+    "NodeService.Drain": lambda _: one(DrainRequest()),
     "TransferService.WriteBlocks": lambda s: [
         [transfers.WriteBlocksRequest(lease=s.store, **written("w"))],
         [transfers.WriteBlocksRequest(offer=s.offer(), **written("c"))],

@@ -53,6 +53,7 @@ _HARMLESS: dict[str, set[str]] = {
     # Filters: none means all, and naming something twice changes nothing.
     "tiers": {"absent", "twice", "many"},
     "media": {"absent", "twice", "many"},
+    "localities": {"absent", "twice", "many"},
     "namespaces": _SAME_LENGTH | {"absent", "twice", "many"},
     # A duplicate is handled once and answered for both places.
     "blocks": {"twice"},

@@ -116,6 +116,31 @@ IDENTITIES: dict[str, tuple[Identity, Identity, Identity]] = {
         Identity("rank 1", described={"tp_size": 2, "tp_rank": 1}),
         Identity("one rank"),
     ),
+    "pipeline ranks": (
+        Identity("stage 0", described={"pp_size": 2}),
+        Identity("stage 1", described={"pp_size": 2, "pp_rank": 1}),
+        Identity("one stage"),
+    ),
+    "shapes": (
+        Identity("two of tensors", described={"tp_size": 2}),
+        Identity("two of stages", described={"pp_size": 2}),
+        Identity("two of both", described={"tp_size": 2, "pp_size": 2}),
+    ),
+    "data types": (
+        Identity("bfloat16"),
+        Identity("float16", described={"dtype": "float16"}),
+        Identity("fp8", described={"dtype": "fp8_e4m3"}),
+    ),
+    "tokens per block": (
+        Identity("16 tokens"),
+        Identity("64 tokens", described={"tokens_per_block": 64}),
+        Identity("32 tokens", described={"tokens_per_block": 32}),
+    ),
+    "hash algorithms": (
+        Identity("sha256"),
+        Identity("blake3", described={"hash_algorithm": "blake3"}),
+        Identity("sha256, CBOR", described={"hash_algorithm": "sha256_cbor"}),
+    ),
     "hash seeds": (
         Identity("seed a", described={"hash_seed": b"a"}),
         Identity("seed b", described={"hash_seed": b"b"}),

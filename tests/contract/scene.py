@@ -87,6 +87,7 @@ class Scene:
             describing.list_namespaces(node).SerializeToString(),
             len(node.spaces),
             node.transfers,
+            node.closing,
         )
 
     async def strike(self) -> None:

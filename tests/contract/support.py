@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from kvtier.client import NodeClient
@@ -24,6 +25,8 @@ MakeTier = Callable[[int], dict[str, object]]
 
 TOKENS = 16
 BLOCK_BYTES = 64
+# What such a block takes of the capacity as a file.
+FILE_BYTES = 4096
 WIDTH = 32
 # Longer between heartbeats than a configuration may have: in a test there are none.
 NO_HEARTBEATS = EventsConfig.model_construct(heartbeat_interval=60.0, linger=0.0)
@@ -97,6 +100,13 @@ def gpu_tier(blocks: int, name: str = "gpu0", **fields: object) -> dict[str, obj
     """The configuration of an emulated GPU tier of some small blocks."""
     size = {"capacity": blocks * BLOCK_BYTES, "slot_bytes": BLOCK_BYTES}
     return {"name": name, "medium": "gpu", "device": "emulated", **size, **fields}
+
+
+def fs_tier(blocks: int, directory: Path, name: str = "fs0", **fields: object) -> dict[str, object]:
+    """The configuration of a tier of files with room for some small blocks."""
+    place = {"directory": str(directory / name), "capacity": blocks * FILE_BYTES}
+    # The check in the background holds blocks for a moment, as no test here expects.
+    return {"name": name, "medium": "fs", **place, "scrub_rate": 0, **fields}
 
 
 # Tests that run on every kind of tier call the tier by one name.
@@ -184,6 +194,12 @@ class Serving:
         chain = blocks_of(*blocks, group=group, scope=scope)
         answer = await self.client.lookup(self.namespace, [chain], include_blocks=True)
         return words(LookupResult, answer.chains[0].results)
+
+    async def again(self, serve: Any, *tiers: Mapping[str, object], **settings: Any) -> "Serving":
+        """Stop the node and start it again; it has to find its namespaces by itself."""
+        await self.server.drain_and_stop()
+        name = self.node.node_id
+        return await serve(*tiers, register=False, node_id=name, **settings)  # type: ignore[no-any-return]
 
     async def held(self, tier: str = "cpu0") -> set[bytes]:
         """The hashes that a listing of one tier shows."""

@@ -1,6 +1,6 @@
 """A block that leaves one tier of a node is still found in the others."""
 
-from kvtier.client.index import BlockKey
+from kvtier.client import BlockKey
 from kvtier.v1.result_pb2 import LookupResult
 
 from .conftest import Connect, Serve

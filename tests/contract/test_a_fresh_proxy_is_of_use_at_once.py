@@ -55,14 +55,12 @@ async def test_what_is_known_already_is_used_and_what_is_not_is_to_be_asked_agai
         await stack.enter_async_context(proxy)
 
         at_first = await asked(proxy, nodes[0], *question)
-        await until(
-            proxy, lambda: all(proxy.mirror.quality(n) is Quality.EXACT for n in names[1:3])
-        )
+        await until(proxy, lambda: all(proxy.index.quality(n) is Quality.EXACT for n in names[1:3]))
         in_between = await asked(proxy, nodes[0], *question)
         relay.target = nodes[3].endpoint
-        await until(proxy, lambda: proxy.mirror.quality(names[3]) is Quality.EXACT)
+        await until(proxy, lambda: proxy.index.quality(names[3]) is Quality.EXACT)
         in_the_end = await asked(proxy, nodes[0], *question)
-        held = {key.block_hash for key in proxy.mirror.blocks(names[3], "cpu0")}
+        held = {key.block_hash for key in proxy.index.blocks(names[3], "cpu0")}
 
     assert at_first == ["HIT", "RETRY", "RETRY", "RETRY", "RETRY"]
     assert in_between in (

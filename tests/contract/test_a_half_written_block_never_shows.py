@@ -7,6 +7,7 @@ from kvtier.v1.result_pb2 import LookupResult, StoreOutcome, WriteResult
 from .conftest import Follow, Serve
 from .support import (
     ANY_TIER,
+    FILE_BYTES,
     TIER_KINDS,
     MakeTier,
     block_hash,
@@ -30,6 +31,13 @@ BEGUN = {
 }
 
 
+def for_blocks_of(size: int, tier: dict[str, object]) -> dict[str, object]:
+    """Give a tier room for one block of a size."""
+    if tier["medium"] == "fs":
+        return tier | {"capacity": -(-size // FILE_BYTES) * FILE_BYTES + FILE_BYTES}
+    return tier | {"capacity": size, "slot_bytes": size}
+
+
 @pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN)
 async def test_a_killed_writer_leaves_room_for_the_next(
     serve: Serve, follow: Follow, any_tier: MakeTier, store: Store, begun: tuple[str, int]
@@ -38,7 +46,7 @@ async def test_a_killed_writer_leaves_room_for_the_next(
     what, size = begun
     if what == "place" and any_tier is not TIER_KINDS["cpu"]:
         pytest.skip("only a host tier can be mapped here")
-    node = await serve({**any_tier(1), "capacity": size, "slot_bytes": size})
+    node = await serve(for_blocks_of(size, any_tier(1)))
     sized = namespace("sized", block_bytes=[size])
     fingerprint = await node.client.register_namespace(sized)
     follower = await follow(node)

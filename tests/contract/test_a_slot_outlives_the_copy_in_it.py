@@ -51,9 +51,9 @@ ENDS: dict[str, End] = {
 }
 
 
-async def one_slot(serve: Serve, any_tier: MakeTier) -> tuple[Serving, bytes]:
+async def one_slot(serve: Serve, memory_tier: MakeTier) -> tuple[Serving, bytes]:
     """A node with room for one large block, and the namespace of such blocks."""
-    node = await serve({**any_tier(1), "capacity": LARGE, "slot_bytes": LARGE})
+    node = await serve({**memory_tier(1), "capacity": LARGE, "slot_bytes": LARGE})
     return node, await node.client.register_namespace(SIZED)
 
 
@@ -74,10 +74,10 @@ async def expect_room(node: Serving, fingerprint: bytes) -> None:
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 async def test_a_slot_under_a_lease_waits_for_the_copy(
-    serve: Serve, follow: Follow, any_tier: MakeTier, end: End
+    serve: Serve, follow: Follow, memory_tier: MakeTier, end: End
 ) -> None:
     """The lease ends while its block is copied: no block, no room until then, then both."""
-    node, fingerprint = await one_slot(serve, any_tier)
+    node, fingerprint = await one_slot(serve, memory_tier)
     follower = await follow(node)
     lease = (await node.client.prepare_store(ANY_TIER, fingerprint, [run("A")])).lease
     with gated(node, ANY_TIER) as gate:
@@ -104,10 +104,10 @@ async def test_a_slot_under_a_lease_waits_for_the_copy(
 
 @pytest.mark.parametrize("end", ["expired", "cleared", "deleted", "abandoned"])
 async def test_a_slot_of_an_offer_waits_for_the_copy(
-    serve: Serve, connect: Connect, any_tier: MakeTier, end: str
+    serve: Serve, connect: Connect, memory_tier: MakeTier, end: str
 ) -> None:
     """The same when the call itself holds the lease, also when its caller leaves."""
-    node, fingerprint = await one_slot(serve, any_tier)
+    node, fingerprint = await one_slot(serve, memory_tier)
     writer = await connect(node)
     with gated(node, ANY_TIER) as gate:
         storing = asyncio.create_task(
@@ -137,10 +137,10 @@ async def test_a_slot_of_an_offer_waits_for_the_copy(
 @pytest.mark.parametrize("leased", [True, False], ids=["under a lease", "without a lease"])
 @pytest.mark.parametrize("end", ["deleted", "cleared", "expired"])
 async def test_a_slot_that_is_being_read_waits_for_the_reader(
-    serve: Serve, any_tier: MakeTier, leased: bool, end: str
+    serve: Serve, memory_tier: MakeTier, leased: bool, end: str
 ) -> None:
     """A block that goes while it is read is gone at once; its bytes stay until the read ended."""
-    node, fingerprint = await one_slot(serve, any_tier)
+    node, fingerprint = await one_slot(serve, memory_tier)
     await node.client.store(ANY_TIER, fingerprint, [run("A")], [payload("A", LARGE)])
     blocks = [blocks_of("A")]
     pinned = await node.client.prepare_load(ANY_TIER, fingerprint, blocks)

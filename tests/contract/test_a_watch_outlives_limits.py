@@ -12,13 +12,14 @@ from kvtier.client import Backoff, Watch
 from kvtier.v1.event_service_pb2 import WatchEventsRequest, WatchEventsResponse
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
 from kvtier.wire.errors import KvtierError, Reason
+from tests.waiting import until
 
 from .conftest import Serve
 from .folding import Fold, listed
 from .following import following
 from .support import Serving, cpu_tier
 from .viewing import watching
-from .wire import refusal, until
+from .wire import refusal
 
 # A client whose transport takes in little more than it has read.
 NARROW = [("grpc.http2.lookahead_bytes", 16 << 10), ("grpc.http2.bdp_probe", 0)]
@@ -81,10 +82,14 @@ async def test_a_watch_waits_for_a_place_among_the_snapshots(serve: Serve) -> No
         events={**EVENTS, "snapshot_stall_timeout": 1.5},
     )
     await a_large_snapshot(node)
-    async with narrow_stream(node.endpoint) as stuck, watching(node.client) as view:
-        await view.settle(node.client)
-        held = {key.block_hash for key in view.held(node.node.node_id)}
-        error = await ending(stuck)
+    async with narrow_stream(node.endpoint) as call:
+        stuck = aiter(call)
+        # With its first message it has the place, which the watch then waits for.
+        await anext(stuck)
+        async with watching(node.client) as view:
+            await view.settle(node.client)
+            held = {key.block_hash for key in view.held(node.node.node_id)}
+            error = await ending(stuck)
 
     assert held == await node.held()
     assert any("SNAPSHOT_LIMIT" in message.state.reason for message in view.messages)

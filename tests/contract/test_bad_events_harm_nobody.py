@@ -99,10 +99,10 @@ async def test_a_proxy_asks_such_a_node_again(serve: Serve, kind: str) -> None:
         async with proxying(primary.client, [client]) as (proxy, view):
             await primary.store("good")
             await view.settle(primary.client)
-            await view.until(lambda: proxy.mirror.count("bad", "cpu0") == 2)
+            await view.until(lambda: proxy.index.count("bad", "cpu0") == 2)
 
-            held = {key.block_hash for key in proxy.mirror.blocks("bad", "cpu0")}
+            held = {key.block_hash for key in proxy.index.blocks("bad", "cpu0")}
             assert held == {hash_of(3), hash_of(4)}
-            assert proxy.mirror.bad_events > 0
-            assert proxy.mirror.quality("bad") is Quality.EXACT
-            assert FINGERPRINT in proxy.mirror.namespaces()
+            assert proxy.index.bad_events > 0
+            assert proxy.index.quality("bad") is Quality.EXACT
+            assert FINGERPRINT in proxy.index.namespaces()

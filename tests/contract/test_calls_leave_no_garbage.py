@@ -2,17 +2,23 @@
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import grpc.aio
 import pytest
 from google.protobuf.message import Message
 
 from kvtier.client import DataPath, InvalidArgumentError, NotFoundError, UnavailableError
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest
 from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
+from kvtier.wire.namespaces import fingerprint
 
 from .conftest import Serve
 from .copying import copy_blocks
 from .fake_peer import Send, faking, message, stand_still
 from .folding import listed
+from .secured import SOON, grant, token_auth
 from .support import (
     BLOCK_BYTES,
     Serving,
@@ -111,6 +117,43 @@ async def test_a_refused_call_leaves_nothing(serve: Serve, garbage: list[object]
     gc.collect()
     kinds = {type(each).__name__ for each in garbage}
     assert kinds.isdisjoint({"RPCState", "_ServicerContext", "_MessageReceiver", "AbortError"})
+
+
+async def test_a_caller_beyond_its_grant_leaves_nothing(
+    serve: Serve, tmp_path: Path, garbage: list[object]
+) -> None:
+    """Neither when it may do what it asks for, nor when it may not."""
+    grants = [grant("token:caller", "admin", "llama")]
+    auth = token_auth(tmp_path, "caller", grants=grants)
+    node = await serve(register=False, auth=auth)
+    for name in ("llama", "mistral"):
+        node.node.register(namespace(name))
+    chain = [blocks_of(*(("large", place) for place in range(BLOCKS)))]
+    requests = [
+        LookupBlocksRequest(namespace=fingerprint(namespace(name)), chains=chain)
+        for name in ("llama", "mistral")
+    ]
+    gc.collect()
+    garbage.clear()
+
+    codes = [await plain_call(node.endpoint, "caller", each) for each in requests * 5]
+
+    assert codes == ["OK", "PERMISSION_DENIED"] * 5
+    assert large(garbage) == []
+    kinds = {type(each).__name__ for each in garbage}
+    assert kinds.isdisjoint({"RPCState", "_ServicerContext", "AbortError", "Call"})
+
+
+async def plain_call(endpoint: str, token: str, request: LookupBlocksRequest) -> str:
+    """How a lookup ends, by a client that keeps no circles of its own."""
+    async with grpc.aio.insecure_channel(endpoint) as channel:
+        call: Any = channel.unary_unary("/kvtier.v1.TierService/LookupBlocks")
+        sent = [("authorization", f"Bearer {token}")]
+        try:
+            await call(request.SerializeToString(), metadata=sent, timeout=SOON)
+        except grpc.aio.AioRpcError as error:
+            return error.code().name
+        return "OK"
 
 
 async def pull_and_fail(node: Serving, peer: Serving) -> None:

@@ -47,10 +47,10 @@ async def test_a_clear_over_pinned_blocks_changes_nothing(
 
 
 async def test_with_force_pinned_blocks_go_and_their_readers_finish(
-    serve: Serve, follow: Follow, any_tier: MakeTier
+    serve: Serve, follow: Follow, memory_tier: MakeTier
 ) -> None:
     """One clear is told and no removals; pinned slots drain, and are free with the last lease."""
-    node = await serve(any_tier(3))
+    node = await serve(memory_tier(3))
     await node.store("A", "B", "C", tier=ANY_TIER)
     pinned = await node.client.prepare_load(ANY_TIER, node.namespace, [blocks_of("A", "B")])
     follower = await follow(node)

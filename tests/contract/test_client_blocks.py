@@ -21,6 +21,7 @@ from kvtier.client import (
 )
 from kvtier.client.leases import LeaseCalls
 from kvtier.v1.result_pb2 import ReadResult, StoreOutcome, WriteResult
+from tests.waiting import until
 
 from .conftest import Serve
 from .support import (
@@ -35,7 +36,6 @@ from .support import (
     run,
     words,
 )
-from .wire import until
 
 LARGE = 600_001
 
@@ -235,7 +235,7 @@ async def test_a_spoiled_block_is_told_corrupt_and_dropped(node: Serving, blocks
     tier = node.node.tiers[0]
     slot = tier.table.index.get(next(key for key in tier.table.key if key))
     assert slot is not None
-    tier.store.write(tier.position_of(slot), b"spoiled")
+    tier.arena.write(tier.position_of(slot), b"spoiled")
 
     async with blocks.read(node.namespace, [blocks_of("a", "b")]) as found:
         read = [view if view is None else bytes(view) for view in found.payloads]

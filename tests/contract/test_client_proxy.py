@@ -30,7 +30,7 @@ async def _take(
 
 
 async def _caught_up(proxy: TieringProxy, described: Node) -> None:
-    await _take(proxy, lambda _: proxy.mirror.position(described.node_id) == described.head)
+    await _take(proxy, lambda _: proxy.index.position(described.node_id) == described.head)
 
 
 def _live(messages: Sequence[WatchEventsResponse]) -> set[str]:
@@ -68,11 +68,11 @@ async def test_the_mirror_equals_the_secondaries_listings(serve: Serve) -> None:
         for node in nodes[1:]:
             described = await node.client.get_node()
             await _caught_up(proxy, described)
-            keys = proxy.mirror.blocks(described.node_id, "cpu0")
+            keys = proxy.index.blocks(described.node_id, "cpu0")
             assert {key.block_hash for key in keys} == await node.held()
             assert len(keys) == 8
-            assert proxy.mirror.quality(described.node_id) is Quality.EXACT
-        assert proxy.mirror.bad_events == 0
+            assert proxy.index.quality(described.node_id) is Quality.EXACT
+        assert proxy.index.bad_events == 0
 
 
 async def test_a_lookup_finds_the_first_node_that_has_a_block(serve: Serve) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from kvtier.client import InvalidArgumentError, NotFoundError
 from kvtier.wire.namespaces import fingerprint as fingerprint_of
+from tests.waiting import until
 
 from .conftest import Follow, Serve
 from .copying import copy_blocks, nothing_is_held, spoil
@@ -26,7 +27,6 @@ from .support import (
     payloads,
     run,
 )
-from .wire import until
 
 
 @pytest.fixture(name="peer")

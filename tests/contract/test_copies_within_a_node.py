@@ -7,6 +7,7 @@ import pytest
 from kvtier.client import InvalidArgumentError, NotFoundError, UnavailableError
 from kvtier.v1.event_service_pb2 import BlockStored
 from kvtier.v1.listing_pb2 import DescribeBlockResponse
+from tests.waiting import until
 
 from .conftest import Follow, Serve
 from .copying import Copied, arriving, copy_blocks, nothing_is_held, spoil
@@ -26,7 +27,6 @@ from .support import (
     payloads,
     run,
 )
-from .wire import until
 
 
 @pytest.fixture(name="node")
@@ -284,6 +284,8 @@ async def test_a_caller_that_leaves_lets_the_step_under_way_end(serve: Serve) ->
         await gate.reached()
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
+        # The node hears of it a little later.
+        await until(lambda: not node.node.transfers)
         gate.let_through()
         await node.comes_to({"ready": 1}, "gpu0")
 

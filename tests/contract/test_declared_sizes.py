@@ -11,11 +11,12 @@ from kvtier.v1.tier_service_pb2 import (
     PrepareStoreRequest,
 )
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
+from tests.waiting import until
 
 from .conftest import Serve
 from .following import following
 from .support import Serving, cpu_tier, namespace, payload, run, words
-from .wire import METHODS, Outcome, until, wire
+from .wire import METHODS, Outcome, wire
 
 KIB, MIB, TIB = 1 << 10, 1 << 20, 1 << 40
 SIZES = [[0], [TIB], [1 << 63], [(1 << 64) - 1], [(1 << 30) + 1], [64, TIB], [64] * 1000]

@@ -141,7 +141,7 @@ async def test_a_block_with_wrong_bytes_is_not_handed_down(serve: Serve, follow:
     node = await serve(*exclusive(1, 2))
     await node.store("A", tier=GPU)
     tier = node.node.tiers[0]
-    tier.store.write(0, b"rotten")
+    tier.arena.write(0, b"rotten")
     follower = await follow(node)
 
     await prepare(node, "B")

@@ -11,12 +11,13 @@ from kvtier.v1.tier_service_pb2 import (
     PrepareStoreRequest,
 )
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
+from tests.waiting import until
 
 from .conftest import Serve
 from .folding import listed
 from .following import following
 from .support import Serving, block_hash, blocks_of, cpu_tier, gpu_tier, payload, run, words
-from .wire import METHODS, until, wire
+from .wire import METHODS, wire
 
 WRITE = METHODS["TransferService.WriteBlocks"]
 

@@ -3,11 +3,11 @@
 from contextlib import AsyncExitStack
 
 from kvtier.wire.errors import Reason
+from tests.waiting import until
 
 from .conftest import Serve
 from .following import following
 from .support import cpu_tier
-from .wire import until
 
 
 async def test_a_follower_too_many_is_refused_and_harms_nobody(serve: Serve) -> None:

@@ -48,9 +48,7 @@ async def test_a_cleared_node_is_seen_empty_and_the_other_untouched(
     assert seen(view, other) == before == await other.held()
     assert len(before) == 1000
     secondary = nodes[1].node.node_id
-    assert {key.block_hash for key in proxy.mirror.blocks(secondary, "cpu0")} == seen(
-        view, nodes[1]
-    )
+    assert {key.block_hash for key in proxy.index.blocks(secondary, "cpu0")} == seen(view, nodes[1])
 
 
 async def test_a_lookup_through_a_proxy_forgets_what_a_secondary_cleared(serve: Serve) -> None:

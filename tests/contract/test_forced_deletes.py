@@ -49,10 +49,10 @@ async def test_a_leased_block_is_busy_and_the_others_go(
 
 
 async def test_with_force_a_pinned_block_is_gone_for_all_but_its_readers(
-    serve: Serve, follow: Follow, any_tier: MakeTier
+    serve: Serve, follow: Follow, memory_tier: MakeTier
 ) -> None:
     """No lookup, listing or new lease finds it; who has it pinned still reads it, exact."""
-    node = await serve(any_tier(2))
+    node = await serve(memory_tier(2))
     await node.store("A", tier=ANY_TIER)
     wanted = (ANY_TIER, node.namespace, [blocks_of("A")])
     leases = [(await node.client.prepare_load(*wanted)).lease for _ in range(2)]
@@ -105,10 +105,10 @@ async def test_the_slot_of_a_deleted_block_is_free_with_its_last_lease(
 
 
 async def test_a_deleted_block_may_be_stored_anew_beside_its_old_copy(
-    serve: Serve, follow: Follow, any_tier: MakeTier, store: Store
+    serve: Serve, follow: Follow, memory_tier: MakeTier, store: Store
 ) -> None:
     """The new copy takes a slot of its own; readers of the old one keep reading the old bytes."""
-    node = await serve(any_tier(2))
+    node = await serve(memory_tier(2))
     await node.store("A", tier=ANY_TIER)
     wanted = (ANY_TIER, node.namespace, [blocks_of("A")])
     old = (await node.client.prepare_load(*wanted)).lease

@@ -8,8 +8,8 @@ import pytest
 
 from kvtier.client import channel
 from kvtier.server import channel_options as server_side
-from kvtier.server import lifecycle
 from kvtier.server.config import LimitsConfig
+from kvtier.server.serving import serving
 from kvtier.v1.event_service_pb2 import WatchEventsRequest
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
 from kvtier.v1.tier_service_pb2 import (
@@ -39,7 +39,7 @@ def _hastened(monkeypatch: pytest.MonkeyPatch) -> None:
     server = server_side.server_options
     # The node's own pings would do for the client's, which would then be quiet.
     monkeypatch.setattr(
-        lifecycle,
+        serving,
         "server_options",
         lambda limits: [each for each in hasten(server(limits)) if "keepalive_time" not in each[0]],
     )

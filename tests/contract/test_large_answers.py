@@ -11,11 +11,9 @@ from kvtier.v1.event_service_pb2 import EventView
 from kvtier.v1.listing_pb2 import (
     ListBlocksRequest,
 )
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest
 from kvtier.v1.result_pb2 import LookupResult
-from kvtier.v1.tier_service_pb2 import (
-    LookupBlocksRequest,
-    PrepareStoreRequest,
-)
+from kvtier.v1.tier_service_pb2 import PrepareStoreRequest
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
 
 from .conftest import Connect, Serve

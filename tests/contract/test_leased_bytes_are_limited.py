@@ -43,7 +43,7 @@ async def test_a_namespace_too_large_for_a_tier_does_not_spoil_it(serve: Serve) 
     tier = {"name": "cpu0", "medium": "cpu", "capacity": 8 * BLOCK_BYTES}
     node = await serve(tier, register=False)
     huge = await node.client.register_namespace(namespace("huge", block_bytes=[64 << 20]))
-    with pytest.raises(FailedPreconditionError, match="slot_bytes"):
+    with pytest.raises(FailedPreconditionError, match="raise its capacity"):
         await node.client.prepare_store("cpu0", huge, [run(1)])
 
     await node.client.register_namespace(namespace())

@@ -240,7 +240,7 @@ async def test_a_block_with_wrong_bytes_does_not_come_up(
     slot = node.node.tiers[1].table.key.index(
         next(k for k in node.node.tiers[1].table.key if k.endswith(blocks_of("B").block_hashes))
     )
-    node.node.tiers[1].store.write(node.node.tiers[1].position_of(slot), b"rotten")
+    node.node.tiers[1].arena.write(node.node.tiers[1].position_of(slot), b"rotten")
     follower = await follow(node)
 
     assert await node.look_up("A", "B") == ["HIT", "HIT"]
@@ -283,7 +283,7 @@ async def test_a_caller_that_leaves_holds_nothing(serve: Serve, gate: CopyGate) 
     await node.store("C", "D", tier=GPU)
 
     assert (await node.client.get_node()).leases == 0
-    assert await node.gauges(GPU) == {"ready": 2}
+    await node.comes_to({"ready": 2}, GPU)  # once C and D were copied down
 
 
 async def test_an_eviction_in_one_tier_leaves_the_other(serve: Serve, follow: Follow) -> None:

@@ -18,6 +18,7 @@ from kvtier.v1.tier_service_pb2 import (
     RenewLeasesRequest,
 )
 from kvtier.wire.errors import Reason
+from tests.waiting import until
 
 from .conftest import Serve
 from .copy_gate import CopyGate
@@ -26,7 +27,6 @@ from .mapping import Mapped
 from .support import Serving, blocks_of, cpu_tier, payloads, run, words
 from .test_a_drain_tells_followers import begin_drain, check_goodbye
 from .tiers_of_two import CPU, GPU, inclusive
-from .wire import until
 
 
 def offer(node: Serving, *blocks: object, tier: str = "cpu0", **fields: Any) -> PrepareStoreRequest:

@@ -5,10 +5,18 @@ from typing import Any
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from kvtier.client import FailedPreconditionError, InvalidArgumentError, NotFoundError, Reason
+from kvtier.client import (
+    DataPath,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    Reason,
+)
+from kvtier.server.services.transfer_service import TransferService
 from kvtier.v1.result_pb2 import CompleteResult, LookupResult
 from kvtier.v1.tier_service_pb2 import PrepareLoadRequest, PrepareStoreRequest
 from kvtier.v1.transfer_service_pb2 import WriteBlocksRequest, WriteBlocksResponse
+from kvtier.wire.errors import denied
 
 from .conftest import Follow, Serve
 from .mapping import Mapped
@@ -207,6 +215,23 @@ async def test_what_cannot_be_mapped_is_told_with_what_to_use(serve: Serve) -> N
         await node.client.map_tier("gpu1")
 
     assert refused.value.reason == Reason.NOT_MAPPABLE
+
+
+async def test_who_may_not_map_a_tier_uses_a_stream(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a caller does that may use some namespaces only."""
+
+    def deny(_service: TransferService, _request: object) -> None:
+        raise denied("use WriteBlocks and ReadBlocks", Reason.NOT_ALLOWED)
+
+    monkeypatch.setattr(TransferService, "map_tier", deny)
+    node = await serve()
+    async with node.client.blocks("cpu0") as blocks:
+        report = await blocks.store(node.namespace, [run(1)], payloads(1))
+
+    assert report.path is DataPath.STREAM
+    assert await node.load(1) == payloads(1)
 
 
 async def test_a_tier_without_slots_can_be_mapped_before_they_are_known(serve: Serve) -> None:

@@ -34,14 +34,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not true():  # noqa: ASYNC110 - what is watched has no event
             await asyncio.sleep(0.02)
 
 
 async def ending(call: Any) -> grpc.StatusCode:
     """Read a call to its end, and return the status."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         with suppress(grpc.aio.AioRpcError):
             async for _ in call:
                 pass

@@ -10,13 +10,13 @@ from kvtier.client import ExhaustedError, UnavailableError
 from kvtier.v1.result_pb2 import READ_RESULT_MISS as MISS
 from kvtier.v1.transfer_service_pb2 import ReadBlocksResponse
 from kvtier.wire.errors import Reason
+from tests.waiting import until
 
 from .conftest import Serve
 from .copying import Copied, nothing_is_held
 from .fake_peer import FakePeer, Send, faking, message, stand_still
 from .pulls import PAUSE, SETTINGS, TIMEOUT, Dialled, all_of, closed, dialling, fake, node, pull
 from .support import Serving, block_hash, cpu_tier, hash_set, payloads
-from .wire import until
 
 __all__ = ["closed", "fake", "node"]
 

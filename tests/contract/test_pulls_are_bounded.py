@@ -8,13 +8,13 @@ import pytest
 
 from kvtier.client import DeniedError, ExhaustedError, InvalidArgumentError
 from kvtier.wire.errors import Reason
+from tests.waiting import until
 
 from .conftest import Serve
 from .copying import copy_blocks, nothing_is_held
 from .fake_peer import FakePeer
 from .pulls import all_of, closed, dialling, fake, node, pull
 from .support import Serving, cpu_tier, hash_set, payloads, run
-from .wire import until
 
 __all__ = ["closed", "fake", "node"]
 

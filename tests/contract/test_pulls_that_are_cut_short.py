@@ -10,13 +10,13 @@ import pytest
 from kvtier.client import NotFoundError, UnavailableError
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, PeerTier
 from kvtier.wire.errors import Reason
+from tests.waiting import until
 
 from .conftest import Serve
 from .copying import Copied, copy_blocks, nothing_is_held
 from .fake_peer import FakePeer, Send, message
 from .pulls import all_of, fake, node, pull
 from .support import Serving, blocks_of, cpu_tier, gpu_tier, hash_set, payloads, run
-from .wire import until
 
 __all__ = ["fake", "node"]
 

@@ -65,7 +65,7 @@ def flip_a_byte(node: Serving, block: str) -> None:
     (tier,) = node.node.tiers
     (slot,) = [s for s, key in enumerate(tier.table.key) if key[8:] == block_hash(block)]
     position = tier.position_of(slot) + _LARGE // 2
-    tier.store.write(position, bytes([tier.store.read(position, 1)[0] ^ 1]))
+    tier.arena.write(position, bytes([tier.arena.read(position, 1)[0] ^ 1]))
 
 
 async def test_a_block_that_rotted_is_told_among_others(serve: Serve, load_into: Any) -> None:

@@ -8,10 +8,10 @@ import grpc
 from kvtier.v1.result_pb2 import WriteResult
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadBlocksResponse, ReadTarget
 from kvtier.v1.transfer_service_pb2_grpc import TransferServiceStub
+from tests.waiting import until
 
 from .conftest import Serve
 from .support import blocks_of, namespace, payload, run, words
-from .wire import until
 
 LARGE = 16 << 20
 # Room for one read and one write.

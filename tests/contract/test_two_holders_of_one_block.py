@@ -49,10 +49,10 @@ async def test_one_holder_that_lets_go_removes_nothing(
 
 
 async def test_the_slot_of_a_deleted_block_waits_for_both(
-    serve: Serve, connect: Connect, follow: Follow, any_tier: MakeTier
+    serve: Serve, connect: Connect, follow: Follow, memory_tier: MakeTier
 ) -> None:
     """It is removed once, at once; both read it to the end; then its room is given away."""
-    node = await serve(any_tier(1))
+    node = await serve(memory_tier(1))
     await node.store("A", tier=ANY_TIER)
     holders = [await connect(node), await connect(node)]
     leases = [await hold(client, node) for client in holders]

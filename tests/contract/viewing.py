@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from kvtier.client import Backoff, BlockIndex, NodeClient, TieringProxy, Watch
 from kvtier.v1.event_service_pb2 import WatchEventsResponse
@@ -92,10 +93,10 @@ async def watching(client: NodeClient) -> AsyncIterator[View]:
 
 @asynccontextmanager
 async def proxying(
-    primary: NodeClient, secondaries: Sequence[NodeClient]
+    primary: NodeClient, secondaries: Sequence[NodeClient], **settings: Any
 ) -> AsyncIterator[tuple[TieringProxy, View]]:
-    """Follow several nodes by a proxy."""
-    async with TieringProxy(primary, secondaries, watch=watch) as proxy:
+    """Follow several nodes by a proxy, with further settings of it."""
+    async with TieringProxy(primary, secondaries, **{"watch": watch, **settings}) as proxy:
         view = View(proxy.watch())
         try:
             yield proxy, view

@@ -1,7 +1,6 @@
 """Calls without the client: encoded messages out and in, over a channel with gRPC's defaults."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -58,13 +57,16 @@ class Wire:
     a call can also have too few messages, or too many.
     """
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, metadata: Sequence[tuple[str, str]] = ()) -> None:
         self._channel = channel
+        self._metadata = metadata
 
     def open(self, method: MethodDescriptor, requests: Any) -> Any:
         """Begin a call that sends encoded requests, from a list or an asynchronous iterator."""
         path = f"/{method.containing_service.full_name}/{method.name}"
-        return self._channel.stream_stream(path)(requests, timeout=PATIENCE)
+        return self._channel.stream_stream(path)(
+            requests, timeout=PATIENCE, metadata=self._metadata
+        )
 
     async def call(
         self, method: MethodDescriptor, *requests: bytes | Message, answers: int | None = None
@@ -95,17 +97,6 @@ async def wire(endpoint: str) -> AsyncIterator[Wire]:
     """Connect to a node."""
     async with grpc.aio.insecure_channel(endpoint) as channel:
         yield Wire(channel)
-
-
-async def until(condition: Any) -> None:
-    """Wait until something that nothing announces holds.
-
-    Raises:
-        TimeoutError: When it does not come to hold.
-    """
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.005)
 
 
 def _encoded(message: bytes | Message) -> bytes:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -87,6 +88,14 @@ def node(server: RunningNode) -> RunningNode:
     for tier in ("gpu0", "cpu0"):
         assert main(["clear", "--tier", tier, "--yes", "--force", "-e", server.endpoint]) == 0
     return server
+
+
+@pytest.fixture
+def dead() -> Iterator[str]:
+    """An address where nobody listens, and nobody else can while the test runs."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture

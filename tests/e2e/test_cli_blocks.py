@@ -242,6 +242,42 @@ def test_several_nodes_are_asked_as_one(
     assert partly.err.startswith("error: 127.0.0.1:1: cannot be reached")
 
 
+def test_nodes_are_ranked_by_what_they_hold(
+    cli: Any, node: Any, start_node: Any, chain: list[str]
+) -> None:
+    """By events alone, the best first; a node that is dead is told by its error."""
+    tier = {"name": "gpu0", "medium": "gpu", "capacity": 4096, "device": "emulated"}
+    fast = start_node({"node_id": "node-c", "drain_timeout": 0, "tiers": [tier]})
+    empty = start_node({"node_id": "node-d", "drain_timeout": 0, "tiers": [tier]})
+    cli(
+        "put", "-", "-n", "files", "--block-bytes", SIZE, "-e", fast.endpoint,
+        stdin=DATA[: 5 * SIZE],
+    )  # fmt: skip
+    endpoints = f"{empty.endpoint},{node.endpoint},{fast.endpoint}"
+    asked = ("lookup", *chain, "-n", "files", "--all-nodes", "-e", endpoints)
+
+    ranked = cli(*asked, "-o", "json")
+    weighed = cli(*asked, "--weight", "cpu=1", "-o", "json")
+    partly = cli(*asked, "-e", "127.0.0.1:1", "--timeout", 2, "--no-headers")
+
+    assert [
+        (r["node_id"], r["quality"], r["union_prefix_length"], r["score"], r["prefix_lengths"])
+        for r in json.loads(ranked.out)
+    ] == [
+        ("node-c", "EXACT", 5, 5.0, {"gpu0": 5}),
+        ("node-a", "EXACT", 8, 4.0, {"gpu0": 0, "cpu0": 8}),
+        ("node-d", "EXACT", 0, 0.0, {"gpu0": 0}),
+    ]
+    assert [r["node_id"] for r in json.loads(weighed.out)] == ["node-a", "node-c", "node-d"]
+    assert [line.split(maxsplit=5) for line in partly.text.splitlines()] == [
+        ["node-c", "exact", "8", "5", "5", "gpu0 5"],
+        ["node-a", "exact", "8", "8", "4", "gpu0 0, cpu0 8"],
+        ["node-d", "exact", "8", "0", "0", "gpu0 0"],
+    ]
+    assert partly.code == 4
+    assert partly.err.startswith("error: 127.0.0.1:1: cannot be reached")
+
+
 def test_a_namespace_with_blocks_of_another_size_is_not_mixed_up(
     cli: Any, node: Any, chain: list[str]
 ) -> None:

@@ -1,8 +1,6 @@
 """Exit codes and machine output when something is wrong."""
 
 import json
-import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,19 +11,26 @@ QUESTIONS = {
     "get tiers": ["get", "tiers"],
     "get namespaces": ["get", "namespaces"],
     "get blocks": ["get", "blocks"],
+    "describe node": ["describe", "node"],
     "describe block": ["describe", "block", HASH, "-n", "x"],
     "lookup": ["lookup", HASH, "-n", "x"],
+    "lookup of all nodes": ["lookup", HASH, "-n", "x", "--all-nodes"],
     "watch": ["watch"],
     "check": ["check"],
+    "ping": ["ping", "-c", "1"],
+    "top": ["top", "-c", "1", "-i", "0.1"],
+    "bench": ["bench"],
     "load": ["load", HASH, "-n", "x"],
     "delete": ["delete", HASH, "-n", "x", "--yes"],
     "clear": ["clear", "--tier", "cpu0", "--yes"],
+    "drain": ["drain", "--yes"],
     "put": ["put", "-", "-n", "x", "--block-bytes", "4"],
 }
 MISSING = {
     "an unknown namespace to list": ["get", "blocks", "-n", "nope"],
     "an unknown tier to list": ["get", "blocks", "--tier", "nope"],
     "an unknown namespace to look up": ["lookup", HASH, "-n", "nope"],
+    "an unknown namespace to rank nodes for": ["lookup", HASH, "-n", "nope", "--all-nodes"],
     "an unknown block to describe": ["describe", "block", HASH, "-n", "known"],
     "an unknown block to load": ["load", HASH, "-n", "known"],
     "an unknown block to delete": ["delete", HASH, "-n", "known", "--yes"],
@@ -36,14 +41,6 @@ MISSING = {
     "an unknown namespace to check": ["check", "-n", "nope"],
     "an unknown namespace to put into": ["put", "-", "-n", "nope"],
 }
-
-
-@pytest.fixture(name="dead")
-def _dead() -> Iterator[str]:
-    """An address where nobody listens, and nobody else can while the test runs."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def _is_json_or_empty(text: str) -> bool:

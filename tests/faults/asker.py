@@ -16,7 +16,7 @@ from typing import Any
 import grpc.aio
 
 from kvtier.v1.block_pb2 import BlockSet
-from kvtier.v1.tier_service_pb2 import LookupBlocksRequest
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest
 from tests.contract.support import WIDTH
 
 _LOOKUP = "/kvtier.v1.TierService/LookupBlocks"

@@ -1,6 +1,7 @@
 """A relay between clients and a node, whose connections a test can break.
 
-Run as a program, with the endpoint of a node, it relays until it is killed.
+Run as a program, with the endpoint of a node, and the address that its connections come from, it
+relays until it is killed.
 """
 
 import asyncio
@@ -21,11 +22,13 @@ class Relay:
         endpoint: Where clients connect to.
         target: Where the next connections lead; empty closes each as soon as it is made.
         connections: How many were made so far.
+        source: The address that its connections come from; None for any.
     """
 
-    def __init__(self, target: str, listen: str = "127.0.0.1:0") -> None:
+    def __init__(self, target: str, listen: str = "127.0.0.1:0", source: str | None = None) -> None:
         self.endpoint = listen
         self.target = target
+        self.source = source
         self.connections = 0
         self._writers: set[StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +75,9 @@ class Relay:
             return
         host, _, port = self.target.rpartition(":")
         try:
-            there_reader, there_writer = await asyncio.open_connection(host, int(port))
+            there_reader, there_writer = await asyncio.open_connection(
+                host, int(port), local_addr=(self.source, 0) if self.source else None
+            )
         except OSError:
             writer.transport.abort()
             return
@@ -108,12 +113,12 @@ class Relay:
         self._writers.discard(sink)
 
 
-async def _relay(target: str) -> None:
-    async with Relay(target) as relay:
+async def _relay(target: str, source: str | None = None) -> None:
+    async with Relay(target, source=source) as relay:
         sys.stdout.write(relay.endpoint + "\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(_relay(sys.argv[1]))
+    asyncio.run(_relay(*sys.argv[1:]))

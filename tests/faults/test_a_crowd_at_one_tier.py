@@ -23,7 +23,7 @@ from .mapped_crowd import NAMESPACE, SIZES
 from .processes import end
 
 PROCESSES, CLIENTS, SLOTS = 4, 16, 48
-SECONDS = 8
+SECONDS = 12
 QUARANTINE = 1
 
 

@@ -70,11 +70,11 @@ async def test_a_dead_secondary_is_no_answer_and_no_hold_up(start_node: StartNod
         await start_node(far)
         await reached(secondary)
         await view.until(lambda: state(view, name) == "LIVE")
-        empty = {key.block_hash for key in proxy.mirror.blocks(name, "cpu0")}
+        empty = {key.block_hash for key in proxy.index.blocks(name, "cpu0")}
         back = await looked_up(proxy, fingerprint, "far")
         await store(secondary, "new")
         await view.settle(secondary)
-        mirrored = {key.block_hash for key in proxy.mirror.blocks(name, "cpu0")}
+        mirrored = {key.block_hash for key in proxy.index.blocks(name, "cpu0")}
         listed = {block.block_hash async for block in secondary.list_blocks()}
 
     assert set(answers) <= {"HIT", "RETRY", "MISS"}

@@ -10,7 +10,7 @@ import pytest
 
 from kvtier.client import Blocks, DataPath, ExhaustedError, KvtierError, NodeClient, NotFoundError
 from tests.contract.support import blocks_of, namespace, payload, run
-from tests.contract.wire import until
+from tests.waiting import until
 
 from .conftest import StartNode
 from .processes import NodeProcess, reached

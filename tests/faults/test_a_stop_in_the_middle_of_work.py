@@ -3,18 +3,24 @@
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 import pytest
 
 from kvtier.client import AbortedError, NodeClient, Reason, UnavailableError
 from kvtier.v1.block_pb2 import Lease
+from tests.contract.filed import FILES, block_files, files_tier
+from tests.contract.folding import listed
 from tests.contract.following import Following, following
+from tests.contract.health import health
 from tests.contract.support import block_hash, blocks_of, namespace, run
 
 from .conftest import StartNode
+from .processes import ready
 
 MIB = 1 << 20
 FOLLOWERS, LOADS, STORES = 20, 5, 5
+WRITTEN = 48
 
 
 def content(block: int) -> bytes:
@@ -102,6 +108,48 @@ async def ended(follower: Following) -> None:
 def goodbye(follower: Following) -> tuple[str, str]:
     assert follower.error is not None
     return follower.error.code.name, follower.error.reason
+
+
+@pytest.mark.slow
+async def test_what_is_being_written_through_is_whole_or_not_there(
+    start_node: StartNode, tmp_path: Path
+) -> None:
+    """A stop is announced at once; the next start finds no torn file."""
+    directory = tmp_path / "files"
+    tier = {
+        "name": "cpu0",
+        "medium": "cpu",
+        "capacity": WRITTEN * MIB,
+        "slot_bytes": MIB,
+        "write_through": [FILES],
+    }
+    below = files_tier(directory, capacity=2 * WRITTEN * MIB, io_threads=1)
+    node = await start_node(tiers=[tier, below], drain_timeout=1)
+    async with NodeClient(node.endpoint) as client, health(node.endpoint) as probe:
+        fingerprint = await client.register_namespace(namespace(block_bytes=[MIB]))
+        readiness = probe.watch("kvtier.v1.TierService")
+        assert await readiness.next() == "SERVING"
+        for block in range(WRITTEN):
+            await client.store("cpu0", fingerprint, [run(block)], [content(block)])
+
+        stopping = asyncio.create_task(node.terminate())
+        async with asyncio.timeout(5):
+            assert await readiness.next() == "NOT_SERVING"
+        code = await stopping
+
+    node = await start_node(node)
+    async with NodeClient(node.endpoint) as client:
+        await ready(client)
+        there = [key.block_hash for key in await listed(client, FILES)]
+        asked = [blocks_of(block) for block in range(WRITTEN) if block_hash(block) in there]
+        report = await client.load(FILES, fingerprint, asked)
+        expected = [content(block) for block in range(WRITTEN) if block_hash(block) in there]
+        (files,) = [tier for tier in await client.list_tiers() if tier.name == FILES]
+
+    assert code == 0
+    assert list(report.payloads) == expected
+    assert files.counters.corrupt == files.counters.lost == 0
+    assert len(block_files(directory)) == len(there)
 
 
 async def test_work_that_does_not_end_in_time_is_aborted(start_node: StartNode) -> None:

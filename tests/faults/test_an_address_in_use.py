@@ -13,7 +13,7 @@ from kvtier.client import NodeClient
 from tests.contract.support import cpu_tier
 
 from .conftest import StartNode
-from .processes import end, start_server
+from .processes import refused
 
 CALLS = 200
 
@@ -22,15 +22,7 @@ async def refused_start(folder: Path, listen: str, **settings: object) -> tuple[
     """Start a server that must not come up; return its exit code and its last line."""
     name = f"intruder-{os.getpid()}"
     config = {"node_id": name, "listen": listen, "tiers": [cpu_tier(4)], **settings}
-    process = await start_server(folder, config)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(20):
-            assert await process.stdout.read() == b""
-            code = await process.wait()
-    finally:
-        await end(process)
-    return code, (folder / f"{name}.log").read_text().strip().splitlines()[-1]
+    return await refused(folder, config)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "[::]"])

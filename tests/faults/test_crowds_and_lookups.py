@@ -12,11 +12,10 @@ import pytest
 from kvtier.client import NodeClient, Reason
 from kvtier.v1.event_service_pb2 import WatchEventsRequest
 from kvtier.v1.event_service_pb2_grpc import EventServiceStub
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest
 from kvtier.v1.result_pb2 import LookupResult
-from kvtier.v1.tier_service_pb2 import (
-    LookupBlocksRequest,
-)
 from kvtier.v1.tier_service_pb2_grpc import TierServiceStub
+from tests.contract.health import health
 from tests.contract.support import blocks_of, namespace, payloads, run, words
 from tests.contract.wire import refusal
 
@@ -71,10 +70,14 @@ async def timed(call: Callable[[], Awaitable[object]]) -> float:
 
 @pytest.mark.slow
 async def test_crowds_in_many_processes_hold_up_no_question(start_node: StartNode) -> None:
-    """Lookups and GetNode stay quick while they come, are there and see events; then it is full."""
+    """Lookups and probes stay quick while they come, are there and see events; then it is full."""
     node = await start_node(limits={"followers": 200, "snapshots": 64})
     took: list[float] = []
-    async with NodeClient(node.endpoint) as client, AsyncExitStack() as stack:
+    async with (
+        NodeClient(node.endpoint) as client,
+        health(node.endpoint) as probe,
+        AsyncExitStack() as stack,
+    ):
         fingerprint = await client.register_namespace(namespace())
         stop = asyncio.Event()
 
@@ -82,6 +85,7 @@ async def test_crowds_in_many_processes_hold_up_no_question(start_node: StartNod
             while not stop.is_set():
                 took.append(await timed(lambda: client.lookup(fingerprint, [blocks_of(1, 2, 3)])))
                 took.append(await timed(client.get_node))
+                took.append(await timed(probe.check))
                 await asyncio.sleep(0.1)
 
         asking = asyncio.create_task(ask())

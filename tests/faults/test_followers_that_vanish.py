@@ -12,8 +12,8 @@ import pytest
 
 from tests.contract.conftest import Serve
 from tests.contract.support import NO_HEARTBEATS, cpu_tier
-from tests.contract.wire import until
 from tests.contract.writing import writing
+from tests.waiting import until
 
 from . import crowd as crowd_program
 from .crowd import crowd

@@ -115,9 +115,8 @@ async def knows(proxy: TieringProxy, view: View, node: Serving) -> None:
     name = (await node.client.get_node()).node_id
     held = await node.held()
     assert {key.block_hash for key in view.held(name)} == held
-    if name in proxy.mirror.nodes():
-        assert {key.block_hash for key in proxy.mirror.blocks(name, "cpu0")} == held
-        assert proxy.mirror.quality(name) is Quality.EXACT
+    assert {key.block_hash for key in proxy.index.blocks(name, "cpu0")} == held
+    assert proxy.index.quality(name) is Quality.EXACT
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -147,7 +146,7 @@ async def test_a_proxy_converges_in_every_order(serve: Serve, seed: int) -> None
     assert words(LookupResult, found.results) == ["HIT", "HIT", "HIT", "MISS"]
     assert found.sources == (1, 2, 0, None)
     assert hash_set(["later"]) <= await nodes[1].held()
-    assert len(proxy.mirror.nodes()) == NODES - 1
+    assert len(proxy.index.nodes()) == NODES
 
 
 @pytest.mark.parametrize("kind", PLACES, ids=lambda kind: kind.__name__)
@@ -162,7 +161,7 @@ async def test_a_node_that_is_not_ready_is_not_taken_for_an_empty_one(
         proxying(primary.client, [client]) as (proxy, view),
     ):
         await view.until(lambda: [m for m in view.messages if place.endpoint in m.state.reason])
-        before = proxy.mirror.nodes()
+        before = proxy.index.nodes()
 
         node = await start_later(serve, place, 7, 1.0)
         await knows(proxy, view, node)

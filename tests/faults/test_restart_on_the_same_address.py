@@ -84,7 +84,7 @@ async def test_a_proxy_forgets_a_secondary_that_started_anew(start_node: StartNo
         name = (await far.get_node()).node_id
 
         assert seen(view, name) == new
-        assert {key.block_hash for key in proxy.mirror.blocks(name, "cpu0")} == new
+        assert {key.block_hash for key in proxy.index.blocks(name, "cpu0")} == new
         assert seen(view, (await near.get_node()).node_id) == kept
 
 

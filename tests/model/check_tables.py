@@ -24,8 +24,16 @@ def _check_states(tier: Tier) -> None:
     states = Counter(table.state)
     assert occupancy.ready == states[READY]
     assert occupancy.pending == states[PENDING] + states[WRITTEN]
-    assert occupancy.draining == states[DOOMED]
-    assert table.free == table.capacity - len(table) + states[FREE]
+    assert occupancy.draining + occupancy.quarantined == states[DOOMED]
+    in_use = [slot for slot, state in enumerate(table.state) if state != FREE]
+    strange = tier.keeping.strange_bytes if tier.keeping else 0
+    assert table.used_bytes == strange + sum(table.origin[slot].cost for slot in in_use)
+    readable = [slot for slot in in_use if table.state[slot] == READY]
+    assert occupancy.ready_bytes == sum(table.origin[slot].cost for slot in readable)
+    if table.room is None:
+        assert table.free == table.capacity - len(table) + states[FREE]
+    else:
+        assert table.used_bytes <= table.room.capacity_bytes
     assert len(table._free) == len(set(table._free)) == states[FREE]
     assert all(table.state[slot] == FREE for slot in table._free)
     assert not set(table.token_ids) & set(table._free), "token ids of what is gone"
@@ -43,6 +51,8 @@ def _check_leases(node: Node, tier: Tier) -> None:
             assert (state == FREE) == (not held[slot])
     leased = [slot for slot, state in enumerate(table.state) if state == READY and held[slot]]
     assert tier.occupancy.leased == len(leased)
+    costs = [tier.table.origin[slot].cost for slot in leased] if tier.table.room else []
+    assert tier.occupancy.leased_bytes == sum(costs)
     _check_pins(node, tier)
 
 

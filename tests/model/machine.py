@@ -13,6 +13,7 @@ from kvtier.client.chunks import Assembly
 from kvtier.v1 import block_pb2
 from kvtier.v1 import tier_service_pb2 as pb
 from kvtier.v1.listing_pb2 import ListBlocksRequest, ListBlocksResponse
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest, LookupBlocksResponse
 from kvtier.v1.removal_pb2 import (
     ClearTierRequest,
     ClearTierResponse,
@@ -323,10 +324,10 @@ class TierMachine(RuleBasedStateMachine):
         """Every block of the spaces that hold some is looked up as the model has it."""
         for space in {key[:3] for key in self.model.blocks}:
             keys = every_key(*space)
-            request = pb.LookupBlocksRequest(
+            request = LookupBlocksRequest(
                 namespace=space[0], chains=sets_of(keys), include_blocks=True
             )
-            answer = self.subject.call("lookup_blocks", request, pb.LookupBlocksResponse)
+            answer = self.subject.call("lookup_blocks", request, LookupBlocksResponse)
             (chain,) = answer.chains
             prefix = self.model.prefix(keys)
             assert words(LookupResult, chain.results) == self.model.look_up(keys)

@@ -1,7 +1,8 @@
-"""The project's documents, block by block, and a node to run their examples against."""
+"""The project's documents, block by block, and what their examples run against."""
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,12 +10,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import grpc
 import pytest
 import yaml
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
 NODES = {"node-a": "127.0.0.1:7600", "node-b": "127.0.0.1:7601"}
+PROXY = "127.0.0.1:7700"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -65,33 +69,56 @@ def document(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def localized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Two fresh nodes of the README's configuration, and what puts their addresses into a text."""
+    """Two fresh nodes of the README's configuration, a proxy, and what puts them into a text."""
     (block, *_) = (b for b in _blocks_of(ROOT / "README.md") if b.language == "yaml")
     config = yaml.safe_load(block.text)
     with ExitStack() as running:
-        addresses = {}
-        for node_id, documented in NODES.items():
-            folder = tmp_path_factory.mktemp(node_id)
-            address = running.enter_context(_node(folder, config | {"node_id": node_id}))
-            addresses[documented] = address
+        documented = (*NODES.values(), PROXY)
+        addresses = {address: f"127.0.0.1:{_free_port()}" for address in documented}
+        own_nodes = [addresses[address] for address in NODES.values()]
+        for node_id, own in zip(NODES, own_nodes, strict=True):
+            fields = {"node_id": node_id, "listen": own, "peers": own_nodes}
+            running.enter_context(_node(tmp_path_factory.mktemp(node_id), config | fields))
+        running.enter_context(_proxy(addresses[PROXY], *own_nodes))
         yield lambda text: re.sub("|".join(addresses), lambda found: addresses[found[0]], text)
 
 
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 @contextmanager
-def _node(folder: Path, config: dict[str, Any]) -> Iterator[str]:
-    """Run a node that shares nothing with others of its name, and give its address."""
+def _node(folder: Path, config: dict[str, Any]) -> Iterator[None]:
+    """Run a node that shares nothing with others of its name."""
     for tier in config["tiers"]:
         if tier["medium"] == "cpu":
             tier["shm_dir"] = str(folder)
     path = folder / "node.yaml"
-    path.write_text(yaml.safe_dump(config | {"listen": "127.0.0.1:0"}))
-    with subprocess.Popen(
-        [sys.executable, "-m", "kvtier.server", "--config", path],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    path.write_text(yaml.safe_dump(config))
+    with _serving("-m", "kvtier.server", "--config", str(path)):
+        yield
+
+
+@contextmanager
+def _proxy(listen: str, primary: str, secondary: str) -> Iterator[None]:
+    """Run a proxy that has heard of both nodes."""
+    nodes = ("--primary", primary, "--secondary", secondary)
+    with _serving("-m", "kvtier.proxy", "--node-id", "proxy", "--listen", listen, *nodes):
+        with grpc.insecure_channel(listen) as channel:
+            checks = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            assert any(check.status == check.SERVING for check in checks)
+        yield
+
+
+@contextmanager
+def _serving(*command: str) -> Iterator[None]:
+    with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield json.loads(process.stdout.readline())["listen"]
+            assert json.loads(process.stdout.readline())["event"] == "serving"
+            yield
         finally:
             process.terminate()

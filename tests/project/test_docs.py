@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kvtier.server.config import load_config
+from kvtier.wire.errors import Reason
 
 ROOT = Path(__file__).resolve().parents[2]
 LANGUAGES = {"console", "python", "yaml", "json", "text", "mermaid"}
@@ -22,8 +23,13 @@ NOT_RUN = {
     "make demo": "a test of its own runs the demo",
     "make test": "this is one of the tests",
     "make venv": "installs from the package index",
-    "pip install": "installs from the package index",
-    "kvtier serve": "runs until it is stopped; a node runs already",
+    "python3 -m venv ": "makes an environment in place of the one under test",
+    "pip ": "installs from the package index",
+    "kvtier serve": "runs until it is stopped; two nodes run already",
+    "kvtier proxy": "runs until it is stopped; a proxy of the two runs already",
+    "docker ": "needs Docker",
+    "helm ": "needs a Kubernetes cluster",
+    "kubectl ": "needs a Kubernetes cluster",
 }
 _LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
 _MATCHES = doctest.OutputChecker().check_output
@@ -145,3 +151,19 @@ def test_documents_name_no_make_target_that_is_not_there(document: Path) -> None
     named = set(re.findall(r"(?:`|^\$ )make ([a-z-]+)", document.read_text(), re.MULTILINE))
 
     assert named <= set(phony[1].split())
+
+
+def test_the_index_lists_every_page() -> None:
+    """No page of docs/ is found by chance only."""
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+    assert pages <= {target for target, _ in _LINK.findall((ROOT / "docs/README.md").read_text())}
+
+
+def test_the_protocol_names_every_reason() -> None:
+    """Whoever writes a client finds each reason of a refusal, and what to do, in the table."""
+    table = re.findall(
+        r"^\| [A-Z_]+ \| ([A-Z_, ]+) \|", (ROOT / "docs/protocol.md").read_text(), re.MULTILINE
+    )
+
+    assert {reason for row in table for reason in row.split(", ")} >= set(Reason)

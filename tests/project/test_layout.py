@@ -13,7 +13,9 @@ SOURCE_ROOTS = ("protos", "server", "client")
 PORTIONS = (
     "protos/kvtier/v1",
     "protos/kvtier/wire",
+    "server/kvtier/proxy",
     "server/kvtier/server",
+    "server/kvtier/proxy",
     "client/kvtier/client",
     "client/kvtier/cli",
 )

@@ -71,7 +71,7 @@ def test_wheel_has_licence_command_and_extras(built: Path) -> None:
     assert "Apache License" in texts["licenses/LICENSE"]
     assert "kvtier = kvtier.cli.main:main" in texts["entry_points.txt"]
     extras = {line.split()[-1] for line in metadata.splitlines() if line.startswith("Provides-Ex")}
-    assert extras == {"server", "cuda12", "cuda13", "torch"}
+    assert extras == {"server", "s3", "cuda12", "cuda13", "torch", "otel"}
 
 
 def test_sdist_keeps_the_roots_apart(built: Path) -> None:

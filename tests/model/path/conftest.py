@@ -17,7 +17,7 @@ _SLICE = 8
 
 @pytest.fixture(autouse=True, scope="module")
 def _small() -> Iterator[None]:
-    def narrow(endpoint: str) -> grpc.aio.Channel:
+    def narrow(endpoint: str, _identity: object) -> grpc.aio.Channel:
         options = [*channel.channel_options(), *_NARROW]
         return grpc.aio.insecure_channel(endpoint, options=options)
 

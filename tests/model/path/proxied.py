@@ -88,8 +88,8 @@ class Proxied:
         for relay in self.relays:
             relay.go_on()
         self.reader.may_read.set()
-        for place, node in enumerate(self._nodes):
-            for index in (self.index, self._proxy.mirror)[: 1 + bool(place)]:
+        for node in self._nodes:
+            for index in (self.index, self._proxy.index):
                 await self.reader.until(partial(in_step, index, node), partial(where, index, node))
 
     async def settle_mirror(self) -> None:
@@ -99,13 +99,13 @@ class Proxied:
         while not self._mirrored():  # noqa: ASYNC110 - the mirror tells nobody
             await asyncio.sleep(0.005)
         held = {node.node_id: node.life.holds[-1] for node in self._nodes}
-        check_view(self._proxy.mirror, self._nodes[1:], held, silent=True)
+        check_view(self._proxy.index, self._nodes, held, silent=True)
 
     def compare(self, contents: Contents) -> None:
         """Fail unless the merged stream and the mirror say what the nodes list."""
         check_view(self.index, self._nodes, contents, silent=True)
-        check_view(self._proxy.mirror, self._nodes[1:], contents, silent=True)
-        assert set(self._proxy.mirror.nodes()) == {node.node_id for node in self._nodes[1:]}
+        check_view(self._proxy.index, self._nodes, contents, silent=True)
+        assert set(self._proxy.index.nodes()) == {node.node_id for node in self._nodes}
 
     async def compare_lookups(self, contents: Contents) -> None:
         """Fail unless lookups find what is listed, at the first node that has it."""
@@ -145,7 +145,7 @@ class Proxied:
         return sum((auditor.seen for auditor in self._auditors.values()), Counter())
 
     def _mirrored(self) -> bool:
-        return all(in_step(self._proxy.mirror, node) for node in self._nodes[1:])
+        return all(in_step(self._proxy.index, node) for node in self._nodes)
 
     def _watch(self, client: NodeClient) -> Watch:
         self._watches.append(quick_watch(client))

@@ -1,12 +1,17 @@
 """Random steps of programs that use the nodes."""
 
 import asyncio
+from collections import Counter
 from random import Random
 
-from .blocks import SPACES, some_chain
-from .nodes import SILENT_TIER, TOLD_TIERS, PathNode
+from tests.contract.support import BLOCK_BYTES
+
+from .blocks import LONGEST, SPACES, Space, some_chain
+from .nodes import SILENT_TIER, TIERS, TOLD_TIERS, PathNode
 from .world import World
 
+_Chain = tuple[PathNode, str, Space]
+_SLOTS = {tier["name"]: int(str(tier["capacity"])) // BLOCK_BYTES for tier in TIERS}
 _TIERS = ("cpu0", "cpu0", "cpu0", "gpu0", "gpu0", SILENT_TIER)
 
 
@@ -29,14 +34,25 @@ async def store_on(node: PathNode, random: Random) -> str:
 
 async def store_at_once(world: World, random: Random) -> str:
     """Store several chains on all nodes at the same time."""
-    chains = [
+    drawn = [
         (some_node(world, random), random.choice(TOLD_TIERS), random.choice(SPACES))
         for _ in range(random.randint(2, 6))
     ]
+    chains = _with_room(drawn)
     await asyncio.gather(
         *(node.store(tier, space, some_chain(random)) for node, tier, space in chains)
     )
     return f"{len(chains)} chains"
+
+
+def _with_room(drawn: list[_Chain]) -> list[_Chain]:
+    """Leave out what a tier must refuse, when all that comes before is still being written."""
+    kept, written = list[_Chain](), Counter[tuple[str, str]]()
+    for node, tier, space in drawn:
+        written[node.node_id, tier] += LONGEST
+        if written[node.node_id, tier] <= _SLOTS[tier]:
+            kept.append((node, tier, space))
+    return kept
 
 
 async def store_in_vain(world: World, random: Random) -> str:

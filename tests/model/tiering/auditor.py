@@ -33,6 +33,8 @@ class Auditor:
         self._through = self._node.log.head
         for batch in EventBatches.FromString(b"".join(each.basic for each in entries)).batches:
             self._take(batch)
+        for tier in self._node.tiers:
+            assert tier.table.room is None or tier.table.used_bytes <= tier.capacity_bytes
 
     async def check_quiet(self) -> None:
         """Check that the view is what the node lists, and that nothing is held any more."""
@@ -46,7 +48,8 @@ class Auditor:
         for tier in self._node.tiers:
             assert not tier.occupancy.copying
             assert not tier.table.lent
-            assert tier.occupancy.ready <= tier.table.capacity
+            assert not tier.occupancy.draining + tier.occupancy.quarantined
+            assert tier.table.room is not None or tier.occupancy.ready <= tier.table.capacity
 
     def _take(self, batch: EventBatch) -> None:
         moved: list[tuple[str, bytes]] = []
@@ -64,7 +67,8 @@ class Auditor:
                 assert each not in self.view[stored.tier], "only what is absent is stored"
                 self.view[stored.tier].add(each)
         for tier in self._node.tiers:
-            assert len(self.view[tier.name]) <= tier.table.capacity, "no tier shows more than fit"
+            fits = tier.table.room is not None or len(self.view[tier.name]) <= tier.table.capacity
+            assert fits, "no tier shows more than fit"
         for tier_name, each in moved:
             others = [held for name, held in self.view.items() if name != tier_name]
             assert any(each in held for held in others), "what moved is somewhere at every batch"

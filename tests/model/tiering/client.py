@@ -5,14 +5,19 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from xxhash import xxh3_64_intdigest
 
+from kvtier.server.lasting.moving import Outcome
 from kvtier.server.leases import Lease
 from kvtier.server.operations.copying import copy_blocks
 from kvtier.server.operations.loading import complete_load, prepare_load
 from kvtier.server.operations.looking import touch_blocks
 from kvtier.server.operations.removing import clear_tier, delete_blocks
 from kvtier.server.operations.storing import complete_store, prepare_store
+from kvtier.server.tiers.losses import drop_unsound
+from kvtier.server.tiers.table import PENDING
+from kvtier.server.tiers.tier import Tier
 from kvtier.v1.block_pb2 import BlockRun
 from kvtier.v1.copying_pb2 import CopyBlocksRequest, CopyBlocksResponse
 from kvtier.v1.removal_pb2 import ClearTierRequest, DeleteBlocksRequest
@@ -34,7 +39,13 @@ if TYPE_CHECKING:
     from .nodes import SlowStore
 
 BLOCKS = 18
-FINE = {Reason.TIER_FULL, Reason.LEASE_ENDED, Reason.LEASE_UNKNOWN, Reason.BLOCKS_LEASED}
+FINE = {
+    Reason.TIER_FULL,
+    Reason.TIER_READ_ONLY,
+    Reason.LEASE_ENDED,
+    Reason.LEASE_UNKNOWN,
+    Reason.BLOCKS_LEASED,
+}
 
 
 class Client:
@@ -113,13 +124,23 @@ class Client:
                 data = payload(blocks[place])
                 if self._node.leases.get(lease.id) is not lease:
                     return
-                store = cast("SlowStore", lease.tier.store)
-                store.put(lease.tier.position_of(slot), data)
-                if lease.tier.table.state[slot] == 1:
+                if not await self._written(lease.tier, slot, data):
+                    continue
+                if lease.tier.table.state[slot] == PENDING:
                     lease.tier.mark_written([slot], [xxh3_64_intdigest(data)])
         finally:
             done = CompleteStoreRequest(lease=answer.lease, wait_copies=self._rng.random() < 0.3)
             await complete_store(self._node, done)
+
+    async def _written(self, tier: Tier, slot: int, data: bytes) -> bool:
+        if tier.keeping is None:
+            cast("SlowStore", tier.store).put(tier.position_of(slot), data)
+            return True
+        tier.occupancy.hold([slot])
+        block = np.frombuffer(data, np.uint8)
+        moving = tier.keeping.save([slot], [xxh3_64_intdigest(data)], [block])
+        moving.ended.add_done_callback(lambda _: tier.occupancy.unpin([slot]))
+        return await moving.outcomes() == [Outcome.DONE]
 
     async def _load(self) -> None:
         blocks = self._chain()
@@ -138,18 +159,31 @@ class Client:
         assert lease is not None
         try:
             for _ in range(self._rng.randint(1, 3)):
-                self._read(blocks, list(answer.results), lease)
+                await self._read(blocks, list(answer.results), lease)
                 await asyncio.sleep(self._rng.random() * 0.003)
         finally:
             await asyncio.sleep(0)
             complete_load(self._node, CompleteLoadRequest(lease=answer.lease))
 
-    def _read(self, blocks: list[int], results: list[int], lease: Lease) -> None:
+    async def _read(self, blocks: list[int], results: list[int], lease: Lease) -> None:
         """What a lease pins has the bytes of its block, as long as it is held."""
+        assert {results[place] for place in lease.slots} <= {LOOKUP_RESULT_HIT}
+        if lease.tier.keeping is not None:
+            await self._read_shelf(blocks, lease)
+            return
         for place, slot in lease.slots.items():
-            assert results[place] == LOOKUP_RESULT_HIT
-            data = lease.tier.store.read(lease.tier.position_of(slot), BLOCK_BYTES)
+            data = lease.tier.arena.read(lease.tier.position_of(slot), BLOCK_BYTES)
             assert data == payload(blocks[place]), "a pinned block has its own bytes"
+
+    async def _read_shelf(self, blocks: list[int], lease: Lease) -> None:
+        """The same of what lies on a shelf, unless that fails or the block was harmed."""
+        keeping = lease.tier.keeping
+        assert keeping is not None
+        read = [np.zeros(BLOCK_BYTES, np.uint8) for _ in lease.slots]
+        outcomes = await keeping.load(list(lease.slots.values()), read).outcomes()
+        sound = drop_unsound(lease.tier, list(lease.slots.values()), outcomes)
+        for place, good, data in zip(lease.slots, sound, read, strict=True):
+            assert not good or data.tobytes() == payload(blocks[place])
 
     async def _copy(self) -> None:
         source, target = self._rng.sample(self._tiers, 2)
@@ -181,9 +215,10 @@ class Client:
             tiers=tiers,
             force=self._rng.random() < 0.5,
         )
-        delete_blocks(self._node, request)
+        await delete_blocks(self._node, request)
 
     async def _clear(self) -> None:
         if self._rng.random() < 0.2:
             tier = self._rng.choice(self._tiers)
-            clear_tier(self._node, ClearTierRequest(tier=tier, force=self._rng.random() < 0.5))
+            request = ClearTierRequest(tier=tier, force=self._rng.random() < 0.5)
+            await clear_tier(self._node, request)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvtier.server.stores.base import BlockStore, Bytes
 from tests.contract.support import cpu_tier, gpu_tier
+from tests.lasting.tiers import fs_tier, obj_tier
 
 _UP: dict[str, Any] = {"demote_wait": 0.02, "free_target": 0}
 
@@ -38,6 +39,35 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
         cpu_tier(6, capacity=6 * 96, slot_bytes=96),
     ],
     "both ways": [gpu_tier(5, on_evict="cpu0", write_through=["cpu0"], **_UP), cpu_tier(6)],
+}
+
+
+_FILES: dict[str, Any] = {"io_timeout": 0.1, "io_threads": 2}
+
+# The same where blocks go to files and objects.
+LASTING: dict[str, list[dict[str, Any]]] = {
+    "down to files": [gpu_tier(5, on_evict="fs0", **_UP), fs_tier(8, **_FILES)],
+    "through to files": [cpu_tier(5, write_through=["fs0"]), fs_tier(9, **_FILES)],
+    "down and through": [
+        gpu_tier(4, on_evict="cpu0", write_through=["fs0"], **_UP),
+        cpu_tier(5, on_evict="fs0", **_UP),
+        fs_tier(8, **_FILES),
+    ],
+    "files above objects": [
+        gpu_tier(4, on_evict="fs0", **_UP),
+        fs_tier(6, on_evict="obj0", **_UP, **_FILES),
+        obj_tier(9, **_FILES),
+    ],
+    "through to both": [
+        cpu_tier(6, on_evict="fs0", write_through=["obj0", "fs0"], **_UP),
+        fs_tier(7, **_FILES),
+        obj_tier(9, policy="arc", **_FILES),
+    ],
+    "files kept free": [
+        gpu_tier(8, on_evict="fs0", demote_wait=0.02, free_target=0.4),
+        fs_tier(10, on_evict="obj0", demote_wait=0.02, free_target=0.3, **_FILES),
+        obj_tier(8, **_FILES),
+    ],
 }
 
 
@@ -83,8 +113,9 @@ class SlowStore:
         self._pause()
         self._store.read_into(positions, blocks)
 
-    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None:
-        """Tell of none, so that every copy takes its time."""
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> list[Bytes] | None:
+        """Return the bytes themselves, if threads may reach them; else every copy takes time."""
+        return self._store.views(positions, lengths)
 
     def close(self) -> None:
         """Close the store."""

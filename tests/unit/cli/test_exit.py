@@ -54,6 +54,18 @@ def test_a_refusal_is_one_line_of_who_what_why_and_what_to_do(
     )
 
 
+def test_a_caller_whom_nobody_knows_is_told_how_to_show_who_it_is() -> None:
+    """By the options of the command line, beside what the node says."""
+    refusal = KvtierError(
+        grpc.StatusCode.UNAUTHENTICATED, Reason.NO_IDENTITY, "send the metadata 'authorization'"
+    )
+
+    assert str(from_node("n:1", refusal)) == (
+        "n:1: send the metadata 'authorization' (NO_IDENTITY); "
+        "name a token with --token-file, or a certificate with --cert and --key"
+    )
+
+
 def test_a_drain_and_a_dead_address_are_told_apart() -> None:
     """A node that says it is draining is quoted; one that says nothing cannot be reached."""
     draining = KvtierError(grpc.StatusCode.UNAVAILABLE, Reason.DRAINING, "node a is draining")
@@ -106,15 +118,21 @@ def test_a_defect_is_not_hidden() -> None:
         conclude(ZeroDivisionError())
 
 
+HASH = "ab" * 32
 USAGE = {
     "a flag that does not exist": ["get", "nodes", "--nope"],
     "a command that does not exist": ["gett"],
     "a missing command": ["get"],
-    "an unknown format": ["-o", "yaml", "version"],
-    "a missing namespace": ["lookup", "ab" * 32],
+    "an unknown format": ["-o", "xml", "version"],
+    "a missing namespace": ["lookup", HASH],
     "no hashes": ["lookup", "-n", "x"],
     "a hash that is no hexadecimal": ["lookup", "-n", "x", "xyz"],
     "a hash that is too short": ["lookup", "-n", "x", "abcd"],
+    "a weight that is no number": ["lookup", HASH, "-n", "x", "--all-nodes", "--weight", "cpu=x"],
+    "a weight below 0": ["lookup", HASH, "-n", "x", "--all-nodes", "--weight", "cpu=-1"],
+    "a weight of no medium": ["lookup", HASH, "-n", "x", "--all-nodes", "--weight", "tape=1"],
+    "weights without nodes to rank": ["lookup", HASH, "-n", "x", "--weight", "cpu=1"],
+    "nodes to rank block by block": ["lookup", HASH, "-n", "x", "--all-nodes", "--blocks"],
     "a limit of 0": ["get", "blocks", "--limit", "0"],
     "a negative timeout": ["--timeout", "-1", "get", "nodes"],
     "an empty endpoint": ["-e", "", "get", "nodes"],
@@ -123,6 +141,8 @@ USAGE = {
     "a missing file": ["put", "does-not-exist", "-n", "x"],
     "a missing trace": ["replay", "does-not-exist", "--capacity", "1"],
     "a removal with nobody to ask": ["clear", "--tier", "cpu0"],
+    "a drain with nobody to ask": ["drain"],
+    "a drain that is waited for no time": ["drain", "--yes", "--wait", "0"],
 }
 
 

@@ -10,7 +10,9 @@ from kvtier.cli.main import main
 from kvtier.cli.progress import progress
 
 
-@pytest.mark.parametrize("command", [["serve"], ["demo", "--requests", "1"]])
+@pytest.mark.parametrize(
+    "command", [["serve"], ["proxy"], ["config", "check"], ["demo", "--requests", "1"]]
+)
 def test_a_light_installation_says_how_to_get_a_server(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
@@ -32,15 +34,45 @@ def test_a_light_installation_says_how_to_get_a_server(
     assert "ok" not in out
 
 
-def test_serve_passes_its_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`kvtier serve` becomes the server's process, with every argument as it stands."""
+@pytest.mark.parametrize(
+    ("name", "module"), [("serve", "kvtier.server"), ("proxy", "kvtier.proxy")]
+)
+def test_a_server_gets_its_arguments(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: str
+) -> None:
+    """The command becomes the server's process, with every argument as it stands."""
     calls = []
     monkeypatch.setattr("os.execv", lambda path, arguments: calls.append((path, arguments)))
 
-    main(["serve", "--config", "node.yaml", "--help", "-x"])
+    main([name, "--config", "node.yaml", "--help", "-x"])
 
-    command = (sys.executable, "-m", "kvtier.server", "--config", "node.yaml", "--help", "-x")
+    command = (sys.executable, "-m", module, "--config", "node.yaml", "--help", "-x")
     assert calls == [(sys.executable, command)]
+
+
+@pytest.mark.parametrize(
+    ("given", "becomes"),
+    [
+        ("check", "kvtier.server --check"),
+        ("check n.yaml", "kvtier.server --check --config n.yaml"),
+        ("check --proxy n.yaml", "kvtier.proxy --check --config n.yaml"),
+        ("show n.yaml", "kvtier.server --show --config n.yaml"),
+        ("show --proxy -o yaml", "kvtier.proxy --show"),
+        ("show -o json", "kvtier.server --show-json"),
+        ("schema", "kvtier.server --schema"),
+        ("schema --proxy", "kvtier.proxy --schema"),
+    ],
+)
+def test_a_configuration_is_for_the_server_to_tell_of(
+    monkeypatch: pytest.MonkeyPatch, given: str, becomes: str
+) -> None:
+    """What checks and shows it is what would run."""
+    calls = []
+    monkeypatch.setattr("os.execv", lambda path, arguments: calls.append((path, arguments)))
+
+    assert main(["config", *given.split()]) == 0
+
+    assert calls == [(sys.executable, (sys.executable, "-m", *becomes.split()))]
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -1,122 +1,20 @@
 """Comparing a view with a node that is at work."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from functools import partial
 from itertools import cycle
-from typing import Any
 
 import pytest
 
-from kvtier.cli.checking.comparison import Comparison
-from kvtier.cli.checking.ledger import Ledger
 from kvtier.cli.checking.verdict import Verdict
-from kvtier.cli.checking.verify import compare
-from kvtier.cli.follow import Follower, View
+from kvtier.cli.follow import Follower
 from kvtier.cli.trace import TOKENS_PER_BLOCK
 from kvtier.client import InvalidArgumentError
 from kvtier.client.arguments import bad_argument
-from kvtier.v1.block_pb2 import BlockSet, Position
-from kvtier.v1.event_service_pb2 import TierState
-from kvtier.v1.result_pb2 import ChainLookup
-from kvtier.v1.tier_pb2 import Block, Limits, Node, Tier
-from kvtier.v1.tier_service_pb2 import (
-    LookupBlocksResponse,
-)
-from kvtier.wire.hashes import split_hashes
+from kvtier.v1.block_pb2 import Position
 
-from .node_log import FINGERPRINT, NAMESPACE, TIER, NodeLog, block_hash
-
-
-def _chain(names: str) -> dict[str, tuple[bytes, int]]:
-    parents = [b"", *map(block_hash, names)]
-    return {
-        name: (parent, place * TOKENS_PER_BLOCK)
-        for place, (name, parent) in enumerate(zip(names, parents, strict=False))
-    }
-
-
-class FakeNode:
-    """A node that holds blocks, and a view that hears of what happens there.
-
-    Attributes:
-        held: What it lists: each block's parent and position, as its store tells them.
-        before_listing: Called before each listing.
-        after_listing: Called after each.
-        after_lookup: Called after each lookup.
-    """
-
-    def __init__(self, held: str = "", view: View | None = None) -> None:
-        self.held = _chain(held)
-        self.log = NodeLog()
-        self.ledger = Ledger("n1")
-        self.view = view or self.ledger
-        self.listings = 0
-        self.looked_up: list[str] = []
-        self.before_listing: Callable[[], object] = lambda: None
-        self.after_listing: Callable[[], object] = lambda: None
-        self.after_lookup: Callable[[], object] = lambda: None
-        self._hear(self.log.snapshot(held))
-
-    def change(self, *, store: str = "", remove: str = "", tell: bool = True) -> None:
-        """Store and remove blocks, and tell of it unless that gets lost."""
-        for name in remove:
-            del self.held[name]
-        self.held |= _chain(store)
-        if tell:
-            self.view.apply(self.log.batch(store=store, remove=remove))
-
-    def restart(self) -> None:
-        """Lose the blocks, and begin another log."""
-        self.held.clear()
-        self.log = NodeLog(epoch=self.log.epoch + 1)
-        self._hear(self.log.snapshot())
-
-    async def compare(self) -> Comparison:
-        client: Any = self
-        return await compare(client, self.view)
-
-    async def get_node(self) -> Node:
-        head = Position(epoch=self.log.epoch, sequence=self.log.sequence)
-        return Node(node_id="n1", head=head, limits=Limits(hashes=2))
-
-    async def list_tiers(self) -> list[Tier]:
-        silent = Tier(name="gpu0", state=TierState.TIER_STATE_SILENT)
-        return [silent, Tier(name=TIER, state=TierState.TIER_STATE_READY)]
-
-    async def list_blocks(self, **_: object) -> AsyncIterator[Block]:
-        self.listings += 1
-        self.before_listing()
-        for name, (parent, position) in list(self.held.items()):
-            yield Block(
-                tier=TIER,
-                namespace=FINGERPRINT,
-                block_hash=block_hash(name),
-                start_position=position,
-                parent_block_hash=parent,
-            )
-        self.after_listing()
-
-    async def lookup(
-        self, namespace: bytes, chains: list[BlockSet], *, include_blocks: bool
-    ) -> LookupBlocksResponse:
-        assert (namespace, include_blocks) == (FINGERPRINT, True)
-        names = [h[:1].decode() for h in split_hashes(chains[0].block_hashes, 32)]
-        assert len(names) <= 2, "no more hashes at once than the node allows"
-        self.looked_up += names
-        masks = [2 * (name in self.held) for name in names]
-        self.after_lookup()
-        return LookupBlocksResponse(tiers=["gpu0", TIER], chains=[ChainLookup(tier_masks=masks)])
-
-    def _hear(self, messages: Any) -> None:
-        for message in messages:
-            self.view.apply(message)
-
-
-def _error(node: FakeNode, comparison: Comparison) -> tuple[int, str]:
-    error = Verdict("there:1", comparison, node.ledger).error()
-    assert error is not None
-    return error.code, str(error)
+from .listing_node import FakeNode, chain, error_of
+from .node_log import NAMESPACE, TIER, block_hash
 
 
 async def test_a_quiet_node_is_equal_in_one_round() -> None:
@@ -161,7 +59,7 @@ async def test_a_lost_event_is_found_while_others_change(
 
     assert (comparison.missing, comparison.surplus) == (only_in_listing, only_in_events)
     assert comparison.differs
-    assert _error(node, comparison)[0] == 6
+    assert error_of(node, comparison)[0] == 6
 
 
 async def test_events_that_come_late_are_waited_for() -> None:
@@ -184,7 +82,7 @@ async def test_a_view_that_fell_behind_begins_the_listing_anew() -> None:
 
     def fall_behind() -> None:
         if node.listings == 1:
-            node.held = _chain("abcd")
+            node.held = chain("abcd")
             for message in node.log.snapshot("abcd"):
                 node.view.apply(message)
 
@@ -236,7 +134,7 @@ async def test_a_block_that_never_rests_cannot_be_told() -> None:
     comparison = await node.compare()
 
     assert (comparison.rounds, comparison.settled, comparison.differs) == (20, False, False)
-    code, text = _error(node, comparison)
+    code, text = error_of(node, comparison)
     assert code == 1
     assert f"could not tell of tier {TIER}: 1 blocks came or went in each of 20 rounds" in text
 
@@ -294,7 +192,7 @@ async def test_a_node_that_restarts_each_time_cannot_be_told() -> None:
     comparison = await node.compare()
 
     assert (comparison.whole, comparison.equal) == (False, False)
-    code, text = _error(node, comparison)
+    code, text = error_of(node, comparison)
     assert code == 1
     assert "began anew in each of 20 rounds" in text
 
@@ -308,7 +206,7 @@ async def test_silent_tiers_are_named_and_not_counted() -> None:
     records = Verdict("there:1", comparison, node.ledger).records(5)
     verdicts = {record["tier"]: (record["verdict"], record["events"]) for record in records}
     assert verdicts == {TIER: ("equal", 3), "gpu0": ("silent", None)}
-    code, text = _error(node, comparison)
+    code, text = error_of(node, comparison)
     assert code == 1
     assert text.endswith(f"no events are kept there; check only --tier {TIER}")
 
@@ -324,7 +222,7 @@ async def test_contradictions_and_miscounts_are_differences() -> None:
         comparison = await node.compare()
 
         assert comparison.equal
-        assert _error(node, comparison)[0] == 6
+        assert error_of(node, comparison)[0] == 6
 
 
 async def test_examples_show_the_differing_blocks() -> None:

@@ -9,13 +9,19 @@ import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from kvtier.v1 import event_service_pb2, tier_service_pb2, transfer_service_pb2
+from kvtier.v1 import (
+    event_service_pb2,
+    node_service_pb2,
+    tier_service_pb2,
+    transfer_service_pb2,
+)
 from kvtier.wire.errors import DETAILS_TRAILER, KvtierError, encode_details
 
 SERVICES = (
     event_service_pb2.DESCRIPTOR.services_by_name["EventService"],
     tier_service_pb2.DESCRIPTOR.services_by_name["TierService"],
     transfer_service_pb2.DESCRIPTOR.services_by_name["TransferService"],
+    node_service_pb2.DESCRIPTOR.services_by_name["NodeService"],
 )
 
 # Answers one call: a unary one from its request, a stream one from its request or its requests.

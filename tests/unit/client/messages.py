@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kvtier.v1.block_pb2 import BlockRun, BlockSet, Medium, RemovalReason
+from kvtier.v1.block_pb2 import BlockRun, BlockSet, Locality, Medium, RemovalReason
 from kvtier.v1.event_service_pb2 import (
     BlockRemoved,
     BlockStored,
@@ -68,10 +68,11 @@ def stored(
     namespace: bytes = FINGERPRINT,
     group: int = 0,
     scope: bytes = b"",
+    medium: Medium.ValueType = Medium.MEDIUM_CPU,
 ) -> BlockStored:
     return BlockStored(
         tier=tier,
-        medium=Medium.MEDIUM_CPU,
+        medium=medium,
         namespace=namespace,
         group=group,
         scope=scope,
@@ -128,9 +129,14 @@ class Script:
         return self._message(self.through, namespace=description)
 
     def tier(
-        self, name: str = "cpu0", state: TierState.ValueType = TierState.TIER_STATE_READY
+        self,
+        name: str = "cpu0",
+        state: TierState.ValueType = TierState.TIER_STATE_READY,
+        medium: Medium.ValueType = Medium.MEDIUM_UNSPECIFIED,
+        locality: Locality.ValueType = Locality.LOCALITY_UNSPECIFIED,
     ) -> WatchEventsResponse:
-        return self._message(self.through, state=State(tier=name, tier_state=state))
+        said = State(tier=name, tier_state=state, medium=medium, locality=locality)
+        return self._message(self.through, state=said)
 
     def page(self, *parts: BlockStored) -> WatchEventsResponse:
         return self._message(self.through, snapshot=SnapshotPage(stored=parts))

@@ -17,11 +17,9 @@ from kvtier.v1.event_service_pb2 import (
     WatchEventsRequest,
     WatchEventsResponse,
 )
+from kvtier.v1.lookup_pb2 import LookupBlocksResponse
 from kvtier.v1.result_pb2 import ChainLookup, LookupResult
-from kvtier.v1.tier_service_pb2 import (
-    LookupBlocksResponse,
-    TouchBlocksResponse,
-)
+from kvtier.v1.tier_service_pb2 import TouchBlocksResponse
 from kvtier.wire.errors import Reason, unavailable
 
 from .fakes import FakeNode

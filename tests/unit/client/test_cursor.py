@@ -125,6 +125,16 @@ def test_another_life_of_the_log_needs_a_reset() -> None:
     assert _accept(cursor, *other.start(stored(1))) is None
 
 
+def test_a_log_without_an_epoch_is_none() -> None:
+    """Nobody could go on from a position in it."""
+    cursor = _live(Script(epoch=7))
+
+    problem = _accept(cursor, Script(epoch=0).reset())
+
+    assert problem == "a reset has epoch 0, which no log has"
+    assert cursor.position == Position(epoch=7, sequence=0)
+
+
 def test_a_message_does_not_go_backwards() -> None:
     """A message accounts for what is behind its start."""
     script = Script(through=5)

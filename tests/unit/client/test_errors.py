@@ -7,13 +7,14 @@ import kvtier.client as package
 from kvtier.client import (
     AbortedError,
     DeadlineError,
-    DeniedError,
     ExhaustedError,
     FailedPreconditionError,
     InvalidArgumentError,
     KvtierError,
     NodeClient,
     NotFoundError,
+    PermissionDeniedError,
+    UnauthenticatedError,
     UnavailableError,
     UnimplementedError,
 )
@@ -34,8 +35,8 @@ from .fakes import FakeNode, fail
         (grpc.StatusCode.UNAVAILABLE, UnavailableError),
         (grpc.StatusCode.DEADLINE_EXCEEDED, DeadlineError),
         (grpc.StatusCode.UNIMPLEMENTED, UnimplementedError),
-        (grpc.StatusCode.UNAUTHENTICATED, DeniedError),
-        (grpc.StatusCode.PERMISSION_DENIED, DeniedError),
+        (grpc.StatusCode.UNAUTHENTICATED, UnauthenticatedError),
+        (grpc.StatusCode.PERMISSION_DENIED, PermissionDeniedError),
         (grpc.StatusCode.INTERNAL, KvtierError),
         (grpc.StatusCode.DATA_LOSS, KvtierError),
     ],
@@ -70,6 +71,16 @@ async def test_a_node_that_is_not_there_is_named() -> None:
             await client.get_node()
 
 
+async def test_a_call_that_the_other_side_broke_off_may_be_tried_elsewhere(
+    node: FakeNode, client: NodeClient
+) -> None:
+    """A node that closes ends some calls with no more than CANCELLED."""
+    node.on("DeleteBlocks", fail(KvtierError(grpc.StatusCode.CANCELLED, "", "")))
+
+    with pytest.raises(UnavailableError, match=f"{node.endpoint} broke the call off"):
+        await client.delete(b"", [])
+
+
 async def test_the_tree_in_the_docstring_is_the_tree() -> None:
     """Every exception of the module is drawn in its docstring and exported."""
     kinds = {
@@ -80,3 +91,16 @@ async def test_the_tree_in_the_docstring_is_the_tree() -> None:
 
     assert all(name in (module.__doc__ or "") for name in kinds)
     assert kinds <= set(package.__all__)
+
+
+async def test_a_write_that_failed_is_a_connection_that_broke() -> None:
+    """GRPC's word for it stands for no failure inside anything."""
+    nothing = grpc.aio.Metadata()
+    broken = grpc.aio.AioRpcError(
+        grpc.StatusCode.INTERNAL, nothing, nothing, "Internal error from Core"
+    )
+
+    error = module.from_told(module.told_by(broken), "n:1", 1.0)
+
+    assert isinstance(error, UnavailableError)
+    assert "n:1 broke the call off; what became of it is unknown" in error.message

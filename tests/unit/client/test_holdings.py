@@ -63,6 +63,7 @@ def test_the_table_equals_a_set_for_each_holder(
     ]
     for asked in (builds, builds[1:2]):
         _check_prefixes(table, asked, chain, model)
+        _check_best_copies(table, asked, chain, model)
 
 
 def _happen(
@@ -95,6 +96,47 @@ def _check_prefixes(
             assert tiers.get(holder, 0) == walk(chain, model[holder])
     assert {holder.build for holder in tiers} <= set(asked)
     assert set(nodes) <= set(asked)
+
+
+def _check_best_copies(
+    table: Holdings, asked: list[Build], chain: list[int], model: dict[Holder, set[int]]
+) -> None:
+    """Check with three classes: the last tier of each build, the second, and the first."""
+    holders = [holder for build in asked for holder in build.holders.values()]
+    classes = [[h for h in holders if h.tier == tier] for tier in ("t4", "t1", "t0")]
+
+    tiers, nodes, counts = table.best_copies(hashes_of(*chain), asked, classes)
+
+    assert (tiers, nodes) == table.prefixes(hashes_of(*chain), asked)
+    for build in asked:
+        held = chain[: nodes.get(build, 0)]
+        best = [
+            next((c for c, each in enumerate(classes) if number in _held(build, each, model)), None)
+            for number in held
+        ]
+        assert counts.get(build, [0, 0, 0]) == [best.count(place) for place in range(3)]
+
+
+def _held(build: Build, holders: list[Holder], model: dict[Holder, set[int]]) -> set[int]:
+    return set().union(*(model[holder] for holder in holders if holder.build is build))
+
+
+@pytest.mark.parametrize("length", [65_535, 65_536, 150_000])
+def test_chains_are_counted_whatever_their_length(length: int) -> None:
+    """A chain of more blocks than a field can count to is counted in parts."""
+    one, two = builds_of(2, 1)
+    fast, slow = one.holders.values()
+    chain = hashes_of(*range(length))
+    table = Holdings()
+    table.add(slow, chain)
+    table.add(fast, chain[1::2])
+    table.add(two.holders["t0"], chain)
+
+    tiers, nodes, counts = table.best_copies(chain, [one, two], [[fast], [slow]])
+
+    assert nodes == {one: length, two: length}
+    assert tiers[fast] == 0
+    assert counts == {one: [length // 2, length - length // 2], two: [0, 0]}
 
 
 def test_a_tier_that_is_cleared_again_and_again_never_runs_out_of_bits() -> None:

@@ -1,6 +1,6 @@
 """A view of what nodes hold, folded from their events."""
 
-from kvtier.client import BlockIndex, Quality
+from kvtier.client import BlockIndex, Quality, TierOf
 from kvtier.v1.block_pb2 import Position
 from kvtier.v1.event_service_pb2 import (
     BlockStored,
@@ -220,3 +220,34 @@ def test_hashes_are_told_apart_by_every_byte(index: BlockIndex, script: Script) 
     apply(index, *script.start(), script.namespace(wide), script.batch(event))
 
     assert {key.block_hash for key in index.blocks("node", "cpu0")} == set(hashes)
+
+
+def test_masks_tell_which_of_some_tiers_hold_each_block(index: BlockIndex, script: Script) -> None:
+    """Bit i stands for the tier at place i, in the order asked for; unknown tiers hold nothing."""
+    other = Script("other")
+    apply(index, *script.start(stored(1, 2), stored(2, tier="gpu0")))
+    apply(index, *other.start(stored(2, 3)), script.batch(removed(1)))
+    tiers = [
+        TierOf("other", "cpu0"),
+        TierOf("nobody", "cpu0"),
+        TierOf("node", "gpu0"),
+        TierOf("node", "cpu0"),
+        TierOf("node", "fs0"),
+    ]
+
+    masks = index.masks(FINGERPRINT, 0, b"", chain_of(1, 2, 3, 4), tiers)
+
+    assert masks == [0, 0b1101, 0b0001, 0]
+    assert index.masks(OTHER_FINGERPRINT, 0, b"", chain_of(1), tiers) == [0]
+
+
+def test_masks_are_of_the_view_that_queries_see(index: BlockIndex, script: Script) -> None:
+    """A snapshot that is being built is not told of before it is whole."""
+    apply(index, *script.start(stored(1)), script.reset(), script.page(stored(2)))
+    tiers = [TierOf("node", "cpu0")]
+
+    during = index.masks(FINGERPRINT, 0, b"", chain_of(1, 2), tiers)
+    apply(index, script.synced(1))
+    after = index.masks(FINGERPRINT, 0, b"", chain_of(1, 2), tiers)
+
+    assert (during, after) == ([1, 0], [0, 1])

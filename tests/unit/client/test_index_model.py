@@ -54,6 +54,13 @@ def test_the_view_equals_plain_sets(steps: list[Any], chain: list[int]) -> None:
         }
     located = index.locate_many(FINGERPRINT, 0, b"", chain_of(*range(21)))
     assert located == [index.locate(key(number)) for number in range(21)]
+    masks = index.masks(
+        FINGERPRINT, 0, b"", chain_of(*range(21)), [TierOf(*each) for each in model]
+    )
+    assert masks == [
+        sum(1 << i for i, numbers in enumerate(model.values()) if number in numbers)
+        for number in range(21)
+    ]
     some = index.prefix(FINGERPRINT, 0, b"", chain_of(*chain), nodes=["n1", "nobody"])
     assert some.nodes == {"n1": lengths.nodes["n1"]}
     assert some.tiers == {place: n for place, n in lengths.tiers.items() if place.node == "n1"}

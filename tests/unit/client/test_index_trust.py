@@ -125,6 +125,51 @@ def test_a_silent_tier_is_unknown(index: BlockIndex, script: Script) -> None:
     assert index.quality("node") is Quality.EXACT
 
 
+def test_a_recovering_tier_may_have_more_than_it_told(index: BlockIndex, script: Script) -> None:
+    """What it told is there and counts; only its own answers are STALE, until it is ready."""
+    recovering = TierState.TIER_STATE_RECOVERING
+    apply(index, *script.start(stored(1, tier="fs0")), script.tier("cpu0"))
+
+    apply(index, script.tier("fs0", recovering))
+
+    assert index.recovering("node") == ["fs0"]
+    assert index.quality("node", "fs0") is Quality.STALE
+    assert index.quality("node", "cpu0") is Quality.EXACT
+    assert index.quality("node") is Quality.EXACT
+    assert index.locate(key(1)) == (("node", "fs0"),)
+
+    apply(index, script.batch(stored(2, tier="fs0")), script.tier("fs0"))
+
+    assert index.recovering("node") == []
+    assert index.quality("node", "fs0") is Quality.EXACT
+    assert index.blocks("node", "fs0") == keys(1, 2)
+
+
+def test_a_tier_that_recovers_while_a_snapshot_comes_is_told_anew(
+    index: BlockIndex, script: Script
+) -> None:
+    """A node that restarted names its tiers again: nothing is left of what was said before."""
+    apply(index, *script.start(), script.tier("fs0", TierState.TIER_STATE_RECOVERING))
+
+    apply(index, script.reset(), script.tier("fs0"), script.namespace(), script.synced(0))
+
+    assert index.recovering("node") == []
+    assert index.quality("node", "fs0") is Quality.EXACT
+
+
+def test_a_read_only_tier_is_believed(index: BlockIndex, script: Script) -> None:
+    """It can be read, and its events tell all that it holds."""
+    apply(index, *script.start(stored(1)), script.tier("cpu0", TierState.TIER_STATE_READ_ONLY))
+
+    assert index.quality("node", "cpu0") is Quality.EXACT
+    assert index.recovering("node") == []
+
+
+def test_nothing_is_known_to_recover_on_a_node_that_was_never_heard_of(index: BlockIndex) -> None:
+    """Asking about a stranger is no error."""
+    assert index.recovering("stranger") == []
+
+
 def test_a_message_without_a_node_is_ignored(index: BlockIndex) -> None:
     """The state of a source that is not known yet names nobody."""
     apply(index, source_said("", DOWN))

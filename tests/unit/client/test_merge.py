@@ -7,7 +7,7 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtier.client.merge import Delivery, Merge, SourceBuffer
+from kvtier.client.proxy.following.merge import Delivery, Merge, SourceBuffer
 from kvtier.v1.block_pb2 import Position
 from kvtier.v1.event_service_pb2 import (
     NodePosition,
@@ -96,18 +96,18 @@ def test_secondaries_wait_for_a_primary_that_is_required() -> None:
     merge = Merge(buffers, quota=1, require_primary=True)
     rounds = []
 
-    for arrived in (_delivery("a"), _told("!", LIVE), _told("?", DOWN), _told("!", LIVE)):
+    for arrived in (_delivery("a"), _told("a", LIVE), _told("a", DOWN), _told("a", LIVE)):
         assert not merge.ready
         primary.put(arrived)
         rounds.append(_letters(merge.round()))
-        if arrived.message.node_id == "!":
+        if arrived.message.state.source == LIVE:
             assert merge.ready
             rounds.append(_letters(merge.round()))
-            primary.put(_told("?", DOWN))
+            primary.put(_told("a", DOWN))
             rounds.append(_letters(merge.round()))
             secondary.put(_delivery("w"))
 
-    assert rounds == ["a", "!x", "y", "?", "?", "!z", "w", "?"]
+    assert rounds == ["a", "ax", "y", "a", "a", "az", "w", "a"]
 
 
 def test_positions_are_those_of_what_was_taken() -> None:

@@ -9,12 +9,13 @@ import pytest
 from kvtier.client import BlockingNodeClient, KvtierError, NodeClient
 from kvtier.client.mapped.streamed import StreamedLeases
 from kvtier.v1.block_pb2 import Lease
+from kvtier.v1.listing_pb2 import ListBlocksRequest
 
 from .fakes import SERVICES, FakeNode
 from .messages import FINGERPRINT, NAMESPACE, block_run, block_set
 
 _RPCS = {method.name for service in SERVICES for method in service.methods}
-_LIFE = {"close", "endpoint", "owner"}
+_LIFE = {"close", "credentials", "endpoint", "owner"}
 
 
 def _public(kind: type) -> dict[str, Any]:
@@ -57,6 +58,8 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         "delete": lambda: client.delete(FINGERPRINT, sets),
         "clear": lambda: client.clear("cpu0"),
         "list_blocks": lambda: _empty(client.list_blocks()),
+        "list_blocks_page": lambda: client.list_blocks_page(ListBlocksRequest()),
+        "drain": client.drain,
         "describe_block": lambda: client.describe_block(FINGERPRINT, 0, b"", b"h"),
         "map_tier": lambda: client.map_tier("cpu0"),
         "write_blocks": lambda: client.write_blocks(lease, {}, []),
@@ -70,8 +73,9 @@ async def test_every_rpc_is_called_by_a_method(node: FakeNode, client: NodeClien
         await call()
 
     assert set(node.names()) == _RPCS
-    # These are made of RPCs that other methods call too.
-    assert set(_public(NodeClient)) == set(calls) | {"store", "load", "load_into"}
+    # These are made of RPCs that other methods call too, or are of grpc.health.v1.
+    others = {"store", "load", "load_into", "is_ready"}
+    assert set(_public(NodeClient)) == set(calls) | others
 
 
 async def test_every_unary_call_has_a_deadline(node: FakeNode) -> None:
@@ -85,6 +89,10 @@ async def test_every_unary_call_has_a_deadline(node: FakeNode) -> None:
     for name, left in node.deadlines.items():
         if name in streams:
             assert left is None
+        elif name == "Drain":
+            # It takes as long as leases and transfers take to end.
+            assert left is not None
+            assert 3600 < left < 3700
         else:
             assert left is not None
             assert 0 < left < 7.5

@@ -15,10 +15,10 @@ from kvtier.v1.listing_pb2 import (
     ListBlocksRequest,
     ListBlocksResponse,
 )
+from kvtier.v1.lookup_pb2 import LookupBlocksResponse
 from kvtier.v1.tier_pb2 import Block
 from kvtier.v1.tier_service_pb2 import (
     GetNodeResponse,
-    LookupBlocksResponse,
     PrepareStoreResponse,
     RegisterNamespaceResponse,
 )

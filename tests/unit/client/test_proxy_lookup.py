@@ -6,11 +6,9 @@ from kvtier.client import (
     KvtierError,
     UnavailableError,
 )
+from kvtier.v1.lookup_pb2 import LookupBlocksResponse
 from kvtier.v1.result_pb2 import ChainLookup
-from kvtier.v1.tier_service_pb2 import (
-    LookupBlocksResponse,
-    TouchBlocksResponse,
-)
+from kvtier.v1.tier_service_pb2 import TouchBlocksResponse
 from kvtier.wire.errors import Reason, not_found, unavailable
 
 from .fakes import fail
@@ -129,7 +127,7 @@ async def test_a_dead_secondary_has_nothing() -> None:
 
         assert looked.results == (MISS,)
         assert looked.prefix_lengths == (0, 0)
-        assert proxy.mirror.quality("s1").name == "STALE"
+        assert proxy.index.quality("s1").name == "STALE"
 
 
 async def test_a_primary_that_does_not_answer_is_told() -> None:
@@ -176,3 +174,15 @@ async def test_a_touch_does_not_wait_for_a_dead_secondary() -> None:
 
         assert isinstance(answer, UnavailableError)
         assert secondary.node.endpoint in answer.message
+
+
+@pytest.mark.parametrize(
+    "chains", [[], [ChainLookup()], [ChainLookup(results=[HIT]), ChainLookup(results=[HIT])]]
+)
+async def test_a_primary_that_answers_something_else_is_named(chains: list[ChainLookup]) -> None:
+    """Nothing is made of an answer that leaves blocks out."""
+    async with serving("p") as (proxy, (primary,)):
+        primary.node.on("LookupBlocks", lambda _: LookupBlocksResponse(chains=chains))
+
+        with pytest.raises(UnavailableError, match=primary.node.endpoint):
+            await proxy.lookup(FINGERPRINT, [block_set(1)])

@@ -84,15 +84,28 @@ async def test_a_merged_stream_goes_on_where_the_positions_say() -> None:
         assert {node for node, _ in states(found)} <= {"", "p", "s"}
 
 
+async def test_a_node_that_moved_is_not_resumed_from_where_the_reader_began() -> None:
+    """The reader was told REMOVED since: by the other address it is told everything anew."""
+    async with resumed(at(p=1, s=0)) as proxy:
+        await events(proxy, 7)
+        await proxy.members.remove(proxy.members.secondaries[0])
+        moved = Log("s")
+        async with moved.node, NodeClient(moved.node.endpoint) as client:
+            await proxy.members.add(client)
+            found = await state_told(proxy, "s", LIVE)
+
+        assert told(found, "s") == [("reset", 2), ("snapshot", 2), ("synced", 2)]
+
+
 async def test_the_mirror_of_a_resumed_secondary_is_whole_all_the_same() -> None:
     """It begins with a snapshot of its own, of which the reader sees nothing."""
     async with resumed(at(p=2, s=2)) as proxy:
-        await settle(lambda: proxy.mirror.quality("s") is Quality.EXACT)
+        await settle(lambda: proxy.index.quality("s") is Quality.EXACT)
         found = await events(proxy, 4)
 
-        assert proxy.mirror.blocks("s", "cpu0") == keys(2)
+        assert proxy.index.blocks("s", "cpu0") == keys(2)
         assert told(found, "s") == [("synced", 2)]
-        assert proxy.mirror.bad_events == 0
+        assert proxy.index.bad_events == 0
 
 
 async def test_a_source_without_a_position_starts_over() -> None:
@@ -108,7 +121,7 @@ async def test_nothing_of_the_secondaries_comes_before_a_required_primary_is_liv
     """They wait, and nothing of theirs is lost; once the primary is in sync they follow it."""
     async with serving("p", "s1", require_primary=True) as (proxy, (primary, secondary)):
         secondary.say(*secondary.script.start(stored(1)))
-        await settle(lambda: proxy.mirror.quality("s1") is Quality.EXACT)
+        await settle(lambda: proxy.index.quality("s1") is Quality.EXACT)
         early = proxy.take_events()
         primary.say(*primary.script.start())
         found = early + await state_told(proxy, "s1", LIVE)
@@ -122,7 +135,7 @@ async def test_watching_with_a_required_primary_waits_without_spinning() -> None
     """A round that may bring nothing is not begun again and again while the secondary waits."""
     async with serving("p", "s1", require_primary=True) as (proxy, (primary, secondary)):
         secondary.say(*secondary.script.start(stored(1)))
-        await settle(lambda: proxy.mirror.quality("s1") is Quality.EXACT)
+        await settle(lambda: proxy.index.quality("s1") is Quality.EXACT)
         seen: list[str] = []
 
         async def read() -> None:
@@ -149,7 +162,7 @@ async def test_secondaries_are_not_asked_anew_while_a_required_primary_is_missin
             secondary.say(secondary.script.batch(stored(number)))
             await asyncio.sleep(0.005)
             assert not real(proxy.take_events())
-        await settle(lambda: proxy.mirror.count("s1", "cpu0") == 50)
+        await settle(lambda: proxy.index.count("s1", "cpu0") == 50)
         asked = len(secondary.followers)
 
         primary.say(*primary.script.start())
@@ -170,7 +183,9 @@ async def test_a_required_primary_that_starts_over_is_not_live_until_it_is_in_sy
         secondary.say(*secondary.script.start())
         await state_told(proxy, "s1", LIVE)
         primary.say(*(primary.script.batch(stored(number)) for number in range(50)))
-        await settle(lambda: len(primary.followers) == 1 and proxy._read[0].buffer.abandoned)
+        await settle(
+            lambda: len(primary.followers) == 1 and proxy.members.primary.reader.buffer.abandoned
+        )
         secondary.say(secondary.script.batch(stored(7)))
         await asyncio.sleep(0.05)
 

@@ -23,6 +23,9 @@ from .proxying import (
     synced,
 )
 
+READ_ONLY = TierState.TIER_STATE_READ_ONLY
+READY = TierState.TIER_STATE_READY
+RECOVERING = TierState.TIER_STATE_RECOVERING
 SILENT = TierState.TIER_STATE_SILENT
 
 
@@ -98,4 +101,38 @@ async def test_a_silent_tier_has_nothing_and_holds_no_answer_up() -> None:
 
         assert looked.results == (HIT, MISS)
         assert looked.prefix_lengths == (0, 1)
-        assert proxy.mirror.quality("s1", "fs0").name == "UNKNOWN"
+        assert proxy.index.quality("s1", "fs0").name == "UNKNOWN"
+
+
+async def test_what_a_recovering_tier_is_not_known_to_hold_is_asked_for_again() -> None:
+    """What it told is a hit; the rest is RETRY until it is ready, and MISS from then on."""
+    async with serving("p", "s1") as (proxy, (primary, secondary)):
+        await synced(proxy, (primary, secondary), [], [1])
+        primary.node.on("LookupBlocks", *[answer(MISS, MISS, MISS)] * 2)
+
+        secondary.say(secondary.script.tier("cpu0"), secondary.script.tier("fs0", RECOVERING))
+        await events(proxy, 2)
+        (early,) = await proxy.lookup(FINGERPRINT, [block_set(1, 2, 3)])
+        secondary.say(
+            secondary.script.batch(stored(2, tier="fs0")), secondary.script.tier("fs0", READY)
+        )
+        await events(proxy, 2)
+        (late,) = await proxy.lookup(FINGERPRINT, [block_set(1, 2, 3)])
+
+        assert early.results == (HIT, RETRY, RETRY)
+        assert early.prefix_lengths == (0, 1)
+        assert late.results == (HIT, HIT, MISS)
+        assert late.prefix_lengths == (0, 2)
+
+
+async def test_a_read_only_tier_answers_as_ever() -> None:
+    """That nothing can be written there makes no miss uncertain."""
+    async with serving("p", "s1") as (proxy, (primary, secondary)):
+        await synced(proxy, (primary, secondary), [], [1])
+        primary.node.on("LookupBlocks", answer(MISS, MISS))
+
+        secondary.say(secondary.script.tier("cpu0", READ_ONLY))
+        await events(proxy, 1)
+        (looked,) = await proxy.lookup(FINGERPRINT, [block_set(1, 2)])
+
+        assert looked.results == (HIT, MISS)

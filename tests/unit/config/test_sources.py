@@ -104,6 +104,12 @@ def test_a_setting_without_a_value_is_not_given(file: Path) -> None:
         "KVTIER_PORT_7600_TCP_ADDR",
         "KVTIER_NODES_PORT_7600_TCP",
         "KVTIER_ENDPOINTS",
+        "KVTIER_CACERT",
+        "KVTIER_CERT",
+        "KVTIER_KEY",
+        "KVTIER_TOKEN_FILE",
+        "KVTIER_USE_TLS",
+        "KVTIER_TLS_SERVER_NAME",
         "OTHER_LISTEN",
     ],
 )

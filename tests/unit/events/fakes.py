@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -89,7 +90,7 @@ class FakeNode:
         self.node_id = "node-a"
         self.log = EventLog(epoch=EPOCH, max_batches=max_batches, max_bytes=max_bytes)
         self.draining = asyncio.Event()
-        self.followers = 0
+        self.followers = self.state_changes = self.states_at = 0
         self.tiers = [FakeTier(t) for t in tiers or (TierInfo(0, "cpu0", CPU, READY),)]
         self.slices = 0
         self._slice_slots = slice_slots
@@ -107,6 +108,14 @@ class FakeNode:
             if any(held.namespace == space_of(number) for held in tier.where):
                 self.clear(space_of(number), tier.info.index)
         self._descriptions.retire(space_of(number))
+
+    def turn(self, state: TierState.ValueType, reason: str = "", tier: int = 0) -> None:
+        """Change the state of a tier."""
+        held = self.tiers[tier]
+        held.info = replace(held.info, state=state, reason=reason)
+        self.state_changes += 1
+        self.states_at = self.log.head
+        self.log.wake()
 
     def contents(self) -> set[tuple[str, Block]]:
         return {(tier.info.name, held) for tier in self.tiers for held in tier.where}

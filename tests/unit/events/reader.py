@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kvtier.server.events.follower import Pace
+from kvtier.server.events.pace import Pace
 from kvtier.server.events.source import EventSource
 from kvtier.server.services.event_service import EventService
 from kvtier.v1.event_service_pb2 import WatchEventsRequest, WatchEventsResponse

@@ -5,6 +5,7 @@ from typing import Any
 from kvtier.server.events.encode import encode_batch, encode_cleared
 from kvtier.server.events.messages import Messages
 from kvtier.server.events.source import TierInfo
+from kvtier.v1.block_pb2 import LOCALITY_LOCAL as LOCAL
 from kvtier.v1.event_service_pb2 import (
     BlockStored,
     EventBatch,
@@ -61,13 +62,16 @@ def test_every_kind_parses_with_its_source_and_span() -> None:
     ]
 
 
-def test_a_silent_tier_says_why_it_is() -> None:
-    """The state of a tier names it, and a silent one gives its reason."""
+def test_a_tiers_state_says_why_it_is_so() -> None:
+    """The state of a tier names it, and gives the reason where there is one."""
     ready = WatchEventsResponse.FromString(_MESSAGES.tier_state(4, TierInfo(0, "cpu0", CPU, READY)))
     silent = WatchEventsResponse.FromString(
-        _MESSAGES.tier_state(4, TierInfo(1, "cpu1", CPU, SILENT))
+        _MESSAGES.tier_state(4, TierInfo(1, "cpu1", CPU, SILENT, "for a reason"))
     )
 
-    assert ready == _response(4, 4, state=State(tier="cpu0", tier_state=READY))
-    assert (silent.state.tier, silent.state.tier_state) == ("cpu1", SILENT)
-    assert "switched off" in silent.state.reason
+    assert ready == _response(
+        4, 4, state=State(tier="cpu0", tier_state=READY, medium=CPU, locality=LOCAL)
+    )
+    assert silent.state == State(
+        tier="cpu1", tier_state=SILENT, reason="for a reason", medium=CPU, locality=LOCAL
+    )

@@ -16,7 +16,7 @@ from kvtier.server.events.encode import (
 from kvtier.server.events.messages import Messages
 from kvtier.server.events.parts import CLEARED, REMOVED, STORED
 from kvtier.server.events.source import TierInfo
-from kvtier.v1.block_pb2 import Medium, RemovalReason
+from kvtier.v1.block_pb2 import Locality, Medium, RemovalReason
 from kvtier.v1.event_service_pb2 import (
     BlockRemoved,
     BlockStored,
@@ -157,7 +157,12 @@ def test_messages_that_account_for_nothing_come_back_whole(
     state = messages.tier_state(at, ready)
     namespace = messages.namespace(at, description.SerializeToString())
 
-    told = State(tier=tier, tier_state=TierState.TIER_STATE_READY)
+    told = State(
+        tier=tier,
+        tier_state=TierState.TIER_STATE_READY,
+        medium=Medium.MEDIUM_CPU,
+        locality=Locality.LOCALITY_LOCAL,
+    )
     assert WatchEventsResponse.FromString(state) == expected(node, epoch, at, at, state=told)
     assert WatchEventsResponse.FromString(namespace) == expected(
         node, epoch, at, at, namespace=description

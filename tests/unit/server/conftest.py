@@ -1,6 +1,7 @@
 """Nodes in this process that end with their test."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ def make_node() -> Iterator[MakeNode]:
     """Make nodes: call it with tiers and settings."""
     nodes: list[LocalNode] = []
 
-    def make(*tiers: dict[str, object], **settings: object) -> LocalNode:
+    def make(*tiers: dict[str, object], **settings: Any) -> LocalNode:
         nodes.append(LocalNode(*tiers, **settings))
         return nodes[-1]
 

@@ -1,14 +1,17 @@
 """A node in this process whose bytes are in plain memory, driven without gRPC."""
 
 import random
-from collections.abc import Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
+import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from kvtier.server.clock import ManualClock
-from kvtier.server.config import NodeConfig
+from kvtier.server.config import NodeConfig, TierConfig
+from kvtier.server.lasting.store import LastingStore
 from kvtier.server.leases import Lease
 from kvtier.server.node import Node
 from kvtier.server.operations.requests import request_digest
@@ -16,20 +19,22 @@ from kvtier.server.operations.storing import open_store
 from kvtier.server.services.tier_service import TierService
 from kvtier.server.services.transfer_service import TransferService
 from kvtier.server.stores.base import Bytes, span
+from kvtier.server.stores.open import keep_on
 from kvtier.server.tiers.tier import Tier
 from kvtier.v1 import block_pb2
 from kvtier.v1.block_pb2 import MEDIUM_CPU, BlockRun, BlockSet, RemovalReason
 from kvtier.v1.event_service_pb2 import EventBatch, EventBatches
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest, LookupBlocksResponse
 from kvtier.v1.result_pb2 import LookupResult
 from kvtier.v1.tier_service_pb2 import (
     CompleteStoreRequest,
     CompleteStoreResponse,
-    LookupBlocksRequest,
-    LookupBlocksResponse,
     PrepareStoreRequest,
     PrepareStoreResponse,
 )
+from kvtier.wire.namespaces import fingerprint as fingerprint_of
 from tests.contract.support import blocks_of, cpu_tier, namespace, payload, run, words
+from tests.lasting.memory_shelf import MemoryShelf
 
 TIER = "cpu0"
 T = TypeVar("T")
@@ -47,7 +52,11 @@ def at_once(call: Coroutine[Any, Any, T]) -> T:
 
 
 class MemoryStore:
-    """A `BlockStore` that is a bytearray, which tests may spoil."""
+    """A `BlockStore` that is a bytearray, which tests may spoil.
+
+    Attributes:
+        reached: Whether threads may reach its bytes.
+    """
 
     medium: int = MEDIUM_CPU
     device = "memory"
@@ -56,6 +65,7 @@ class MemoryStore:
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self.arena = bytearray(capacity_bytes)
+        self.reached = False
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         self.arena[span(position, len(data), self.capacity_bytes)] = data
@@ -71,7 +81,11 @@ class MemoryStore:
         for position, block in zip(positions, blocks, strict=True):
             block.data[:] = self.read(position, len(block))
 
-    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> None: ...
+    def views(self, positions: Sequence[int], lengths: Sequence[int]) -> list[Bytes] | None:
+        if not self.reached:
+            return None
+        whole, ranges = np.frombuffer(self.arena, np.uint8), zip(positions, lengths, strict=True)
+        return [whole[span(each, length, self.capacity_bytes)] for each, length in ranges]
 
     def close(self) -> None: ...
 
@@ -81,6 +95,9 @@ class LocalNode:
 
     Args:
         tiers: The tiers' configurations; none is one tier of four blocks.
+        shelves: Shelves of fs and obj tiers that outlived another node, by name: what is on them is
+            for an `Upkeep` to find. Without, they are new ones with nothing to recover.
+        new_shelf: Makes these new ones.
         settings: Further settings of the node.
 
     Attributes:
@@ -88,27 +105,52 @@ class LocalNode:
         clock: Its clock.
         tiers: TierService.
         transfers: TransferService.
-        stores: The tiers' stores.
+        stores: The stores of its tiers in memory.
+        shelves: The shelves of its fs and obj tiers, by name.
         namespace: The fingerprint of the one namespace.
     """
 
-    def __init__(self, *tiers: dict[str, object], **settings: object) -> None:
+    def __init__(
+        self,
+        *tiers: dict[str, object],
+        shelves: Mapping[str, MemoryShelf] | None = None,
+        new_shelf: Callable[[], MemoryShelf] = MemoryShelf,
+        **settings: object,
+    ) -> None:
         config = NodeConfig.model_validate(
             {"node_id": "node-a", "tiers": tiers or [cpu_tier(4)], **settings}
         )
         self.clock = ManualClock()
+        self._restarts = shelves is not None
+        self.shelves = shelves or {t.name: new_shelf() for t in config.tiers if t.lasts}
         self.stores = [
-            MemoryStore(tier.capacity + config.spare_bytes(tier)) for tier in config.tiers
+            MemoryStore(tier.capacity + config.spare_bytes(tier))
+            for tier in config.tiers
+            if not tier.lasts
         ]
-        self.node = Node(config, self.stores, self.clock, random.Random(0))
+        memory = iter(self.stores)
+        stores = [self._keep(tier) if tier.lasts else next(memory) for tier in config.tiers]
+        self.node = Node(
+            config, stores, self.clock, random.Random(0), limited=Counter(), credentials=None
+        )
         self.tiers = TierService(self.node)
         self.transfers = TransferService(self.node)
-        self.namespace = self.node.register(namespace()).fingerprint
+        self.namespace = fingerprint_of(namespace())
+        if not self._restarts:
+            self.node.register(namespace())
         self._ids = count(1)
+
+    def _keep(self, tier: TierConfig) -> LastingStore:
+        store = keep_on(self.shelves[tier.name], tier)
+        if not self._restarts:
+            store.health.recovered()
+        return store
 
     def close(self) -> None:
         """End the node's threads."""
         self.node.threads.shutdown()
+        for tier in self.node.tiers:
+            tier.store.close()
 
     @property
     def tier(self) -> Tier:
@@ -142,7 +184,7 @@ class LocalNode:
 
     def write(self, slot: int, data: bytes) -> None:
         """Write a reserved slot of the first tier."""
-        self.tier.store.write(self.tier.position_of(slot), data)
+        self.tier.arena.write(self.tier.position_of(slot), data)
         self.tier.mark_written([slot], [xxh3_64_intdigest(data)])
 
     def complete(self, lease: Lease, **fields: Any) -> CompleteStoreResponse:

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from kvtier.server import allocator
+from kvtier.server.process import allocator
 
 # What a message costs in page faults, with and without: in a process of its own, for it stays so.
 _COUNT_FAULTS = """
 import resource, sys
-from kvtier.server.allocator import keep_memory_of_messages
+from kvtier.server.process.allocator import keep_memory_of_messages
 told = keep_memory_of_messages() if sys.argv[1] == "keep" else None
 # Two at a time, as a message and gRPC's copy of it.
 def move():

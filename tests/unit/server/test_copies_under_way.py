@@ -8,7 +8,7 @@ from kvtier.wire.errors import KvtierError
 from tests.contract.support import cpu_tier, namespace, payload, run
 
 from .conftest import MakeNode
-from .support import LocalNode
+from .support import LocalNode, at_once
 from .transferring import HeldThreads, Upload, data, part, settle, write
 
 LARGE = 1 << 20
@@ -58,8 +58,10 @@ async def test_a_block_deleted_while_it_is_copied_is_aborted(
     upload = Upload(large.transfers, WriteBlocksRequest(offer=large.offer(run("a"))))
     await upload.send(data(0, payload("a", LARGE)))
 
-    large.tiers.delete_blocks(
-        DeleteBlocksRequest(namespace=large.namespace, blocks=large.blocks("a"), force=True)
+    at_once(
+        large.tiers.delete_blocks(
+            DeleteBlocksRequest(namespace=large.namespace, blocks=large.blocks("a"), force=True)
+        )
     )
     assert large.gauges() == {"draining": 1, "free": 1}
     await threads.finish()
@@ -105,7 +107,7 @@ async def test_a_caller_that_left_between_two_copies_may_try_again(
     await threads.finish()
 
     assert await again.end() == {0: "WRITTEN"}
-    assert large.tier.store.read(0, LARGE) == whole
+    assert large.tier.arena.read(0, LARGE) == whole
 
 
 async def test_a_large_block_in_parts_is_checked_as_a_whole(
@@ -119,4 +121,4 @@ async def test_a_large_block_in_parts_is_checked_as_a_whole(
         await threads.finish()
 
     assert await upload.end() == {0: "STORED"}
-    assert large.tier.store.read(0, LARGE) == whole
+    assert large.tier.arena.read(0, LARGE) == whole

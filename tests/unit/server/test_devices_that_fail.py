@@ -1,6 +1,7 @@
 """A device that fails in the middle of a call costs the blocks it failed for, and nothing else."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from kvtier.v1.transfer_service_pb2 import ReadBlocksRequest, ReadTarget, WriteBlocksRequest
 from tests.contract.support import payload, run
@@ -71,3 +72,20 @@ async def test_a_block_that_cannot_be_read_is_dropped_and_told(
 
     assert download.results() == {0: "CORRUPT", 1: "MISS"}
     assert node.gauges() == {"free": 3, "ready": 1}
+
+
+async def test_blocks_that_cannot_be_read_are_one_line(
+    node: LocalNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says how many there were, and why for the first; none has a line of its own."""
+    monkeypatch.setattr(MemoryStore, "inline_bytes", 0)
+    node.store("a", "b", "c")
+    break_store(node, monkeypatch, "read", FAILURES[0])
+    target = ReadTarget(tier=TIER, namespace=node.namespace, blocks=node.blocks("a", "b", "c"))
+
+    with capture_logs() as lines:
+        await read(node.transfers, ReadBlocksRequest(blocks=target))
+
+    (line,) = lines
+    assert (line["event"], line["blocks"]) == ("blocks cannot be read", 3)
+    assert line["reason"] == str(FAILURES[0])

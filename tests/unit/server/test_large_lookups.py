@@ -8,7 +8,7 @@ import pytest
 
 from kvtier.server.operations import looking
 from kvtier.v1.block_pb2 import BlockSet
-from kvtier.v1.tier_service_pb2 import LookupBlocksRequest, LookupBlocksResponse
+from kvtier.v1.lookup_pb2 import LookupBlocksRequest, LookupBlocksResponse
 from tests.contract.support import cpu_tier, gpu_tier, hashes, run
 
 from .conftest import MakeNode

@@ -1,11 +1,13 @@
 """Leases: generations, expiry, and what is remembered of those that ended."""
 
 import sys
+from contextvars import copy_context
 from itertools import count
 
 import pytest
 
 from kvtier.server.accounts import Accounts
+from kvtier.server.callers import caller
 from kvtier.server.clock import ManualClock
 from kvtier.server.leases import LOAD, STORE, End, Lease, Leases
 from kvtier.server.mappings import Mappings
@@ -26,7 +28,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def leases(clock: ManualClock) -> Leases:
-    accounts = Accounts(per_owner=3, leased_bytes=1000, pinned_bytes=100)
+    accounts = Accounts(most=6, per_caller=4, per_owner=3, leased_bytes=1000, pinned_bytes=100)
     quarantine = Quarantine(Mappings(1), clock, 60.0)
     return Leases(clock, first_generation=500, accounts=accounts, quarantine=quarantine)
 
@@ -195,6 +197,39 @@ def test_an_owner_has_a_limit(leases: Leases, open_lease: Opener) -> None:
     leases.room_of("engine")
     assert reason_of(error) == ("RESOURCE_EXHAUSTED", Reason.LEASE_LIMIT)
     assert error.value.retry_after
+
+
+def test_a_caller_has_a_limit_whatever_owners_it_names(leases: Leases, open_lease: Opener) -> None:
+    """Others are not refused, nor is the node itself; a lease that ended is not counted."""
+
+    def greedy() -> Lease:
+        caller.set("greedy")
+        *_, last = [open_lease(owner=f"engine-{number}") for number in range(4)]
+        with pytest.raises(KvtierError) as error:
+            leases.room_of("engine-5")
+        assert reason_of(error) == ("RESOURCE_EXHAUSTED", Reason.LEASE_LIMIT)
+        assert error.value.metadata == {"limit": "leases_per_caller"}
+        return last
+
+    context = copy_context()
+    last = context.run(greedy)
+
+    leases.room_of("engine-5")
+    leases.let_go(last, End.RELEASED)
+    context.run(leases.room_of, "engine-5")
+
+
+def test_all_owners_together_have_a_limit(leases: Leases, open_lease: Opener) -> None:
+    """Pins have one of their own beside it."""
+    last = [open_lease(owner=f"engine-{number}") for number in range(6)][-1]
+
+    leases.room_of("another", pin=True)
+    with pytest.raises(KvtierError, match="6 open leases") as error:
+        leases.room_of("another")
+    leases.let_go(last, End.EXPIRED)
+
+    leases.room_of("another")
+    assert error.value.metadata == {"limit": "leases"}
 
 
 def test_leases_are_listed_by_owner(leases: Leases, open_lease: Opener) -> None:

@@ -18,10 +18,10 @@ from kvtier.server.clock import ManualClock
 from kvtier.server.config import NodeConfig
 from kvtier.server.leases import End
 from kvtier.server.lifecycle import TierServer
-from kvtier.server.listening import StartError
 from kvtier.server.main import serve
 from kvtier.server.operations.pinning import pin_blocks
 from kvtier.server.operations.storing import prepare_store
+from kvtier.server.serving.starting import StartError
 from kvtier.server.stores.base import StoreError
 from kvtier.v1.pinning_pb2 import PinBlocksRequest
 from kvtier.v1.tier_service_pb2 import (
@@ -181,7 +181,7 @@ async def test_a_node_that_cannot_be_made_leaves_nothing(
 ) -> None:
     """Whatever goes wrong while the server is made, its tiers are closed."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no node")
 
     monkeypatch.setattr(lifecycle, "Node", fail)

@@ -6,7 +6,8 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from kvtier.server.listening import StartError, listen_on
+from kvtier.server.serving.listening import listen_on
+from kvtier.server.serving.starting import StartError
 
 HERE, ALSO_HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2", "203.0.113.1"
 

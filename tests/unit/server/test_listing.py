@@ -12,7 +12,7 @@ from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import block_hash, cpu_tier, hash_set, namespace, payload, run
 
 from .conftest import MakeNode
-from .support import LocalNode
+from .support import LocalNode, at_once
 
 
 async def page_of(node: LocalNode, token: bytes = b"", size: int = 2) -> ListBlocksResponse:
@@ -34,8 +34,10 @@ async def all_pages(node: LocalNode, **wanted: object) -> list[bytes]:
 
 def delete(node: LocalNode, *blocks: object) -> None:
     """Delete blocks from every tier."""
-    node.tiers.delete_blocks(
-        DeleteBlocksRequest(namespace=node.namespace, blocks=node.blocks(*blocks))
+    at_once(
+        node.tiers.delete_blocks(
+            DeleteBlocksRequest(namespace=node.namespace, blocks=node.blocks(*blocks))
+        )
     )
 
 

@@ -79,18 +79,20 @@ class Walker:
 
     def delete(self) -> None:
         blocks, force = self.node.blocks(*self._some()), self._random.random() < 0.7
-        self.node.tiers.delete_blocks(
-            DeleteBlocksRequest(namespace=self.node.namespace, blocks=blocks, force=force)
+        at_once(
+            self.node.tiers.delete_blocks(
+                DeleteBlocksRequest(namespace=self.node.namespace, blocks=blocks, force=force)
+            )
         )
 
     def clear(self) -> None:
         force = self._random.random() < 0.5
-        self.node.tiers.clear_tier(ClearTierRequest(tier=TIER, force=force))
+        at_once(self.node.tiers.clear_tier(ClearTierRequest(tier=TIER, force=force)))
 
     def forget(self) -> None:
         force = self._random.random() < 0.5
         request = DeleteNamespaceRequest(namespace=self.node.namespace, force=force)
-        self.node.tiers.delete_namespace(request)
+        at_once(self.node.tiers.delete_namespace(request))
         self.node.node.register(namespace())
 
     def _some(self) -> list[int]:
@@ -108,7 +110,7 @@ def test_every_count_is_what_the_leases_say(make_node: MakeNode, seed: int) -> N
     node = walker.node
     node.clock.advance(1001)
     node.node.expire_leases()
-    node.tiers.clear_tier(ClearTierRequest(tier=TIER))
+    at_once(node.tiers.clear_tier(ClearTierRequest(tier=TIER)))
     check_node(node.node)
 
     assert walker.seen > 1, "a block had two pins at a time"

@@ -67,9 +67,9 @@ def test_a_policy_from_outside_is_used_by_its_name(make_node: MakeNode) -> None:
     assert policy_names() == ["arc", "lru", "newest-first"]
 
 
-def test_the_policy_of_the_operations_page_works(make_node: MakeNode) -> None:
+def test_the_policy_of_the_page_about_policies_works(make_node: MakeNode) -> None:
     """What the page shows as a policy of one's own can be registered, and evicts as it says."""
-    page = Path(__file__).parents[3] / "docs" / "operations.md"
+    page = Path(__file__).parents[3] / "docs" / "policies.md"
     (shown,) = re.findall(r"```python\n(.*?FifoPolicy.*?)```", page.read_text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(shown, names)

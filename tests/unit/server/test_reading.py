@@ -114,8 +114,10 @@ async def test_a_deleted_block_is_read_to_the_end_by_those_who_hold_it(node: Loc
     """A forced delete takes a block from new readers, not from its leases."""
     node.store("a")
     lease = pin(node, "a")
-    node.tiers.delete_blocks(
-        DeleteBlocksRequest(namespace=node.namespace, blocks=node.blocks("a"), force=True)
+    at_once(
+        node.tiers.delete_blocks(
+            DeleteBlocksRequest(namespace=node.namespace, blocks=node.blocks("a"), force=True)
+        )
     )
     node.store("w", "x", "y")
 
@@ -132,8 +134,10 @@ async def test_a_slot_is_not_reused_under_a_slow_reader(node: LocalNode) -> None
     download = Download(node.transfers, target(node, "x", "absent", "a"), takes=0)
     await settle()
 
-    node.tiers.delete_blocks(
-        DeleteBlocksRequest(namespace=node.namespace, blocks=node.blocks("a", "x"), force=True)
+    at_once(
+        node.tiers.delete_blocks(
+            DeleteBlocksRequest(namespace=node.namespace, blocks=node.blocks("a", "x"), force=True)
+        )
     )
     assert node.gauges() == {"ready": 1, "draining": 2, "free": 1}
     node.store("c", "d")

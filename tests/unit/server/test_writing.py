@@ -12,7 +12,7 @@ from kvtier.wire.errors import KvtierError, Reason
 from tests.contract.support import cpu_tier, payload, payloads, run, words
 
 from .conftest import MakeNode
-from .support import TIER, LocalNode
+from .support import TIER, LocalNode, at_once
 from .transferring import Upload, data, part, settle, write
 
 
@@ -164,7 +164,7 @@ async def test_a_clear_ends_an_offer_that_is_under_way(node: LocalNode, force: b
     upload = Upload(node.transfers, WriteBlocksRequest(offer=node.offer(run("a", "b"))))
     await upload.send(data(0, payload("a")), part(1, payload("b"), 0, 10))
 
-    node.tiers.clear_tier(ClearTierRequest(tier=TIER, force=force))
+    at_once(node.tiers.clear_tier(ClearTierRequest(tier=TIER, force=force)))
     await upload.send(part(1, payload("b"), 10, 64))
 
     with pytest.raises(KvtierError, match="ended while"):

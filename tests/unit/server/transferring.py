@@ -22,7 +22,7 @@ from tests.contract.support import words
 
 async def settle() -> None:
     """Let every task run until all of them wait."""
-    for _ in range(20):
+    for _ in range(60):
         await asyncio.sleep(0)
 
 
@@ -52,10 +52,13 @@ class Upload:
     Attributes:
         task: The call.
         answers: What came back.
+        reading: Set while the caller takes answers; until then the server waits with the next.
     """
 
     def __init__(self, service: TransferService, *messages: WriteBlocksRequest) -> None:
         self.answers: list[WriteBlocksResponse] = []
+        self.reading = asyncio.Event()
+        self.reading.set()
         self._messages: asyncio.Queue[WriteBlocksRequest | None] = asyncio.Queue()
         for message in messages:
             self._messages.put_nowait(message)
@@ -72,6 +75,11 @@ class Upload:
         self._messages.put_nowait(None)
         await self.task
         return self.results()
+
+    @property
+    def unread(self) -> int:
+        """How many messages the server has not read."""
+        return self._messages.qsize()
 
     async def vanish(self) -> None:
         """Be the caller whose connection broke."""
@@ -94,6 +102,7 @@ class Upload:
         answer = WriteBlocksResponse()
         answer.CopyFrom(message)
         self.answers.append(answer)
+        await self.reading.wait()
 
 
 async def write(service: TransferService, *messages: WriteBlocksRequest) -> Upload:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvtier.wire.sizes import MAX_SIZE, format_size, parse_size
+from kvtier.wire.sizes import MAX_SIZE, exact_size, format_size, parse_size
 
 GIB = 1 << 30
 
@@ -114,6 +114,28 @@ def test_a_size_beyond_63_bits_is_refused(value: str | float) -> None:
 def test_a_size_is_shown_in_binary_units_with_three_digits(size: int, text: str) -> None:
     """A value that rounds up to 1024 of a unit is shown as 1 of the next."""
     assert format_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0"),
+        (1000, "1000"),
+        (1024, "1KiB"),
+        (1536, "1536"),
+        (3 << 39, "1536GiB"),
+        (5 << 50, "5120TiB"),
+    ],
+)
+def test_an_exact_size_has_the_largest_unit_without_a_fraction(size: int, text: str) -> None:
+    """For files that people read and change."""
+    assert exact_size(size) == text
+
+
+@given(st.integers(0, MAX_SIZE))
+def test_an_exact_size_is_read_back(size: int) -> None:
+    """No byte is lost on the way."""
+    assert parse_size(exact_size(size)) == size
 
 
 @given(st.integers(0, MAX_SIZE))
