@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 from asyncio import StreamReader, StreamWriter
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Self
 
@@ -37,19 +38,20 @@ class Relay:
 
     async def __aenter__(self) -> Self:
         host, _, port = self.endpoint.rpartition(":")
-        self._server = await asyncio.start_server(self._connect, host, int(port))
+        self._server = await asyncio.start_server(self._accept, host, int(port))
         host, port = self._server.sockets[0].getsockname()
         self.endpoint = f"{host}:{port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
-        self._server.close()
-        self.reset()
+        server, self._server = self._server, None
+        server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        self.reset()
+        await server.wait_closed()
 
     def reset(self) -> None:
         """Break every connection, on both sides, by a RST."""
@@ -68,11 +70,15 @@ class Relay:
         self._stalled.set()
         self._stalled = asyncio.Event()
 
-    async def _connect(self, reader: StreamReader, writer: StreamWriter) -> None:
+    def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         self.connections += 1
-        if not self.target:
+        if not self.target or self._server is None:
             writer.transport.abort()
             return
+        self._writers.add(writer)
+        self._begin(self._connect(reader, writer))
+
+    async def _connect(self, reader: StreamReader, writer: StreamWriter) -> None:
         host, _, port = self.target.rpartition(":")
         try:
             there_reader, there_writer = await asyncio.open_connection(
@@ -80,15 +86,16 @@ class Relay:
             )
         except OSError:
             writer.transport.abort()
+            self._writers.discard(writer)
             return
-        self._writers |= {writer, there_writer}
-        for passing in (
-            self._pass_on(reader, there_writer, from_node=False),
-            self._pass_on(there_reader, writer, from_node=True),
-        ):
-            task = asyncio.create_task(passing)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        self._writers.add(there_writer)
+        self._begin(self._pass_on(reader, there_writer, from_node=False))
+        self._begin(self._pass_on(there_reader, writer, from_node=True))
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _pass_on(
         self,
