@@ -43,11 +43,10 @@ async def test_a_name_that_is_not_served_is_not_found(serve: Serve, second: bool
     assert error.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-@pytest.mark.parametrize("second", [False, True], ids=["own address", "second address"])
-async def test_all_who_watch_hear_of_changes(serve: Serve, second: bool) -> None:
+async def test_all_who_watch_hear_of_changes(serve: Serve) -> None:
     """Also when another one who watched the same name has left; and of no name but theirs."""
-    node = await serve(cpu_tier(4), **SECOND)
-    async with health(second_address(node) if second else node.endpoint) as asked:
+    node = await serve(cpu_tier(4))
+    async with health(node.endpoint) as asked:
         leaving, staying, unknown = asked.watch(TIERS), asked.watch(TIERS), asked.watch("x")
         first = [await each.next() for each in (leaving, staying, unknown)]
         leaving.call.cancel()
@@ -65,6 +64,21 @@ async def test_all_who_watch_hear_of_changes(serve: Serve, second: bool) -> None
             await asyncio.wait_for(alive.next(), 0.2)
 
     assert first == ["SERVING", "SERVING", "SERVICE_UNKNOWN"]
+
+
+async def test_the_second_address_answers_check_alone(serve: Serve) -> None:
+    """Also after some who wanted to watch have come and gone; and it holds up no stop."""
+    node = await serve(cpu_tier(4), **SECOND)
+    async with health(second_address(node)) as asked:
+        watches = [asked.watch(TIERS) for _ in range(8)]
+        for watch in watches[::2]:
+            watch.call.cancel()
+        codes = {await watch.call.code() for watch in watches[1::2]}
+
+        assert codes == {grpc.StatusCode.UNIMPLEMENTED}
+        assert await asked.check(TIERS) == "SERVING"
+        async with asyncio.timeout(10):
+            await node.server.drain_and_stop()
 
 
 async def test_a_watcher_too_many_is_refused_and_probes_are_not(

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from grpc_health.v1 import health_pb2
 
+from kvtier.wire.errors import Reason, not_found, quote
+
 LIVENESS = "liveness"
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -40,3 +42,19 @@ class HealthBoard(Mapping[str, Status]):
     def forget(self, listener: Callable[[], None]) -> None:
         """Call somebody back no more."""
         self._listeners.remove(listener)
+
+
+def status_of(statuses: Mapping[str, Status], name: str) -> Status:
+    """Return what is said of a name.
+
+    Raises:
+        KvtierError: NOT_FOUND when nothing is.
+    """
+    status = statuses.get(name)
+    if status is None:
+        raise not_found(
+            f"service {quote(name)} is not known; there are "
+            f"{', '.join(each or repr(each) for each in statuses)}",
+            Reason.SERVICE_UNKNOWN,
+        )
+    return status

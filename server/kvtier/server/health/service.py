@@ -8,9 +8,9 @@ import asyncio
 
 from grpc_health.v1 import health_pb2
 
-from kvtier.server.health.board import HealthBoard
+from kvtier.server.health.board import HealthBoard, status_of
 from kvtier.server.services.admission import Send
-from kvtier.wire.errors import Reason, exhausted, not_found, quote
+from kvtier.wire.errors import Reason, exhausted
 
 HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
 # Newer versions of the protocol have more.
@@ -36,14 +36,7 @@ class HealthService:
         Raises:
             KvtierError: NOT_FOUND when nothing is said of that name.
         """
-        status = self._board.get(request.service)
-        if status is None:
-            raise not_found(
-                f"service {quote(request.service)} is not known; there are "
-                f"{', '.join(name or repr(name) for name in self._board)}",
-                Reason.SERVICE_UNKNOWN,
-            )
-        return health_pb2.HealthCheckResponse(status=status)
+        return health_pb2.HealthCheckResponse(status=status_of(self._board, request.service))
 
     async def watch(self, request: health_pb2.HealthCheckRequest, send: Send) -> None:
         """Tell a name's status, and each that it changes to.
