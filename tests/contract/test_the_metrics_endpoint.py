@@ -138,11 +138,12 @@ async def test_who_reads_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Non
             await until(lambda: endpoint._connections)
             await until(lambda: not endpoint._connections)
             narrow.settimeout(10)
-            told = b"".join(iter(lambda: narrow.recv(1 << 16), b""))
+            # The end of the connection takes one more turn of the loop.
+            chunks = await asyncio.to_thread(lambda: [*iter(lambda: narrow.recv(1 << 16), b"")])
     finally:
         await endpoint.close()
 
-    assert len(told) < len(body)
+    assert sum(map(len, chunks)) < len(body)
 
 
 @pytest.mark.parametrize("version", ["abc", "1.x", "", "1" * 400])
