@@ -294,6 +294,19 @@ async def test_a_caller_that_leaves_lets_the_step_under_way_end(serve: Serve) ->
     nothing_is_held(node)
 
 
+async def test_a_caller_may_leave_at_any_moment(serve: Serve) -> None:
+    """Also between the beginning of its call and the first answer: the node hears of it."""
+    node = await large_node(serve)
+    with gated(node, "gpu0"):
+        for turns in range(200):
+            call = asyncio.create_task(copy_blocks(node, run(1), source="cpu0", to="gpu0"))
+            for _ in range(turns % 50):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        await until(lambda: not node.node.transfers)
+
+
 async def test_who_comes_second_waits_for_the_copy_under_way(serve: Serve) -> None:
     """A block on its way is not copied again, and is present for who waited."""
     node = await large_node(serve)

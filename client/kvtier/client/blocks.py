@@ -1,5 +1,6 @@
 """Calls that look up, touch, remove and list blocks."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 
@@ -124,7 +125,12 @@ class BlockCalls(Calls):
 
         async def begin() -> "tuple[_Copying, CopyBlocksResponse | None]":
             call = self._connection.tiers.CopyBlocks(request)
-            return call, await self._next_copied(call)
+            try:
+                return call, await self._next_copied(call)
+            except asyncio.CancelledError:
+                # gRPC itself may not: see `answers`.
+                call.cancel()
+                raise
 
         call, answer = await self._connection.remembering(request.namespace, begin)
         try:

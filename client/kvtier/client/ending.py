@@ -20,6 +20,9 @@ _PATIENCE = 1.0
 async def answers(call: grpc.aio.StreamStreamCall[Request, Response]) -> AsyncIterator[Response]:
     """Yield what the other side sends, then raise the status with which it ended the call.
 
+    The call has ended when this has. gRPC ends one whose reader is cancelled by itself, but not
+    where that meets the end of what comes before the first answer: such a call went on.
+
     When a node ends a call early, a write under way fails, and gRPC puts INTERNAL in the place of
     the status that the node gave (grpc/grpc#36066). The first status is the true one.
 
@@ -34,6 +37,8 @@ async def answers(call: grpc.aio.StreamStreamCall[Request, Response]) -> AsyncIt
         told = await status.behind(error)
         if told.code() is not grpc.StatusCode.OK:
             raise told from None
+    finally:
+        call.cancel()
 
 
 class _FirstStatus:
