@@ -11,6 +11,7 @@ import pytest
 from kvtier.cli.main import main
 from kvtier.server import lifecycle
 from kvtier.server.config import NodeConfig, TierConfig
+from kvtier.server.lasting import healing
 from kvtier.server.lasting.store import LastingStore
 from kvtier.server.stores.open import keep_on
 from tests.lasting.memory_shelf import MemoryShelf
@@ -39,9 +40,9 @@ class Failing:
         self.endpoint = self._server.address
 
     def heal(self) -> None:
-        """Let all be well again."""
+        """Let all be well again, and wait until the node has found that out."""
         self.shelf.trouble = ""
-        self._loop.call_soon_threadsafe(self.store.health.heal)
+        self._await(until(lambda: not self.store.health.trouble))
 
     def close(self) -> None:
         """End the node and its thread."""
@@ -69,9 +70,12 @@ class Failing:
 
 @pytest.fixture(scope="module", name="started")
 def _started() -> Iterator[Failing]:
-    failing = Failing()
-    yield failing
-    failing.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(healing, "_FIRST_PAUSE", 0.02)
+        patch.setattr(healing, "_LONGEST_PAUSE", 0.1)
+        failing = Failing()
+        yield failing
+        failing.close()
 
 
 @pytest.fixture(name="failing")
