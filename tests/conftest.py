@@ -53,6 +53,7 @@ class _Teller:
         if not report.failed:
             return
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        assert reporter is not None
         reporter.write_line(f"\n{report.nodeid} failed:", red=True)
         for line in report.longreprtext.splitlines()[-_TOLD_LINES:]:
             reporter.write_line(line[:_TOLD_COLUMNS])
