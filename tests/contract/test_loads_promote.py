@@ -231,8 +231,8 @@ async def test_a_load_that_is_cancelled_leaves_nothing(three: Managed) -> None:
     async with holding_up(three.nodes[0]) as gate:
         gone = asyncio.create_task(three.load(1, 2))
         stays = asyncio.create_task(three.load(2))
-        await until(lambda: three.managing.promotions.under_way == 2)
-        await until(lambda: len(three.nodes[0].node.leases) == 2)
+        flights = three.managing.promotions._under_way
+        await until(lambda: [each.wanted for each in flights.values()] == [2, 2])
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         still = three.managing.promotions.under_way
