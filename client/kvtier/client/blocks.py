@@ -125,12 +125,7 @@ class BlockCalls(Calls):
 
         async def begin() -> "tuple[_Copying, CopyBlocksResponse | None]":
             call = self._connection.tiers.CopyBlocks(request)
-            try:
-                return call, await self._next_copied(call)
-            except asyncio.CancelledError:
-                # gRPC itself may not: see `answers`.
-                call.cancel()
-                raise
+            return call, await self._next_copied(call)
 
         call, answer = await self._connection.remembering(request.namespace, begin)
         try:
@@ -143,6 +138,10 @@ class BlockCalls(Calls):
     async def _next_copied(self, call: "_Copying") -> CopyBlocksResponse | None:
         try:
             answer = await call.read()
+        except asyncio.CancelledError:
+            # gRPC itself may not: see `answers`.
+            call.cancel()
+            raise
         except grpc.aio.AioRpcError as error:
             raise self._connection.failure(error) from None
         return answer if isinstance(answer, CopyBlocksResponse) else None
